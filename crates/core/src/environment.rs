@@ -1,0 +1,69 @@
+//! What a run depended on, as flat facts, so that two runs can be told apart line by line.
+
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Facts about host, kernel, cores, clocks and interfaces: dotted key (`cpu.0.governor`) to value. A
+/// fact that could not be read is present, with `n/a: ` and the reason as its value.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Environment(BTreeMap<String, String>);
+
+/// A fact in which two environments differ; `None` where one lacks it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference<'a> {
+    /// The fact's key.
+    pub key: &'a str,
+    /// Its value in the first.
+    pub first: Option<&'a str>,
+    /// Its value in the second.
+    pub second: Option<&'a str>,
+}
+
+impl Environment {
+    /// Adds or replaces a fact.
+    pub fn set(&mut self, key: impl Into<String>, value: impl ToString) {
+        self.0.insert(key.into(), value.to_string());
+    }
+
+    /// A fact's value.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
+    /// All facts in order of their keys.
+    pub fn facts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
+    }
+
+    /// Adds every fact of another, which wins where both have one.
+    pub fn extend(&mut self, other: Environment) {
+        self.0.extend(other.0);
+    }
+
+    /// Where the two differ, in order of the keys.
+    pub fn differences<'a>(&'a self, other: &'a Environment) -> Vec<Difference<'a>> {
+        let keys: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
+        keys.into_iter()
+            .map(|key| Difference { key, first: self.get(key), second: other.get(key) })
+            .filter(|d| d.first != d.second)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_listed() {
+        let (mut a, mut b) = (Environment::default(), Environment::default());
+        a.set("cpu.model", "x");
+        b.set("cpu.model", "x");
+        a.set("cpu.0.governor", "performance");
+        b.set("cpu.0.governor", "powersave");
+        b.set("kernel.release", "6.1");
+        let found: Vec<&str> = a.differences(&b).iter().map(|d| d.key).collect();
+        assert_eq!(found, ["cpu.0.governor", "kernel.release"]);
+    }
+}

@@ -1,0 +1,23 @@
+//! What a measurement *is*: instants, schedules, frames, matching, tails, and the stored run.
+//!
+//! Nothing here reads a clock, opens a socket or touches a file, so every rule of the instrument
+//! (pacing, classification, intervals, the result schema) is tested on simulated time.
+#![forbid(unsafe_code)]
+
+pub mod buckets;
+pub mod environment;
+pub mod frame;
+pub mod histogram;
+pub mod instant;
+pub mod measurement;
+pub mod port_name;
+pub mod rate;
+pub mod run;
+pub mod scenario;
+pub mod schedule;
+pub mod series;
+pub mod signature;
+pub mod stall;
+pub mod stats;
+pub mod tracker;
+pub mod trial;

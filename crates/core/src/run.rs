@@ -1,0 +1,332 @@
+//! A run: the only thing that is stored, reported and exported. `run.json` is this module, in JSON;
+//! its schema is documented in `docs/run-json.md`.
+
+use crate::environment::Environment;
+use crate::histogram::Histogram;
+use crate::measurement::{Measurement, Pace, Summary};
+use crate::scenario::{Protocol, Scenario};
+use crate::series::Point;
+use crate::stall::CoreStalls;
+use crate::stats::{self, Accuracy, Estimate, Quantile};
+use crate::tracker::Counts;
+use crate::trial::{Trial, TrialResult};
+use serde::{Deserialize, Serialize};
+
+/// Version of the schema; a reader refuses others.
+pub const SCHEMA: &str = "usect.run/1";
+
+/// The head of a run: everything but its results.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of usect that measured.
+    pub usect: String,
+    /// Name of the run and of its folder.
+    pub id: String,
+    /// `compare` or `measure`.
+    pub procedure: String,
+    /// When it began, RFC 3339.
+    pub created: String,
+    /// Whether the quick protocol was used: a demonstration, not a result to keep.
+    pub quick: bool,
+    /// Why it ended before its time, if it did.
+    pub partial: Option<String>,
+    /// The protocol that was in force.
+    pub protocol: Protocol,
+    /// What was asked.
+    pub scenario: Scenario,
+    /// What the figures depended on.
+    pub environment: Environment,
+    /// What each core did to a spinning thread before any traffic: the platform's own noise.
+    pub platform: Vec<CoreStalls>,
+}
+
+/// A run as stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Everything but the results.
+    #[serde(flatten)]
+    pub header: Header,
+    /// Pooled results, one per client, in the scenario's order.
+    pub clients: Vec<ClientRecord>,
+    /// Every trial, in the order in which they ran.
+    pub trials: Vec<TrialRecord>,
+}
+
+/// A client's trials, pooled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClientRecord {
+    /// The client's name.
+    pub client: String,
+    /// Trials pooled.
+    pub runs: u32,
+    /// What the client saw.
+    pub measured: Record,
+    /// What the taps saw of the same frames.
+    pub truth: Option<Record>,
+    /// Delay that the path is known to impose; the truth where there are no taps.
+    pub known_delay_ns: Option<u64>,
+    /// Client minus truth, per percentile.
+    pub errors: Vec<Estimate>,
+    /// The same on samples that no stall touched, on either side.
+    pub errors_clean: Vec<Estimate>,
+    /// What can be promised of the client, from `errors`; the tightest bound first.
+    pub accuracy: Vec<Accuracy>,
+    /// Kolmogorov–Smirnov distance between client and truth.
+    pub ks_distance: Option<f64>,
+    /// Lowest and highest figure of the single trials per percentile, where each supports one.
+    pub spread: Vec<Spread>,
+}
+
+/// How far the single trials lie apart at one percentile.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Which percentile.
+    pub quantile: Quantile,
+    /// Lowest over the trials, in nanoseconds; absent where a trial can't support the percentile.
+    pub lowest_ns: Option<i64>,
+    /// Highest, likewise.
+    pub highest_ns: Option<i64>,
+}
+
+/// One trial as stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrialRecord {
+    /// What was asked.
+    #[serde(flatten)]
+    pub trial: Trial,
+    /// When it began, RFC 3339.
+    pub started: String,
+    /// Why it ended before its time, if it did.
+    pub partial: Option<String>,
+    /// What the client saw.
+    pub measured: Record,
+    /// What the taps saw.
+    pub truth: Option<Record>,
+    /// What the DUT says it did.
+    pub dut: Vec<(String, u64)>,
+}
+
+/// A [`Measurement`] in numbers; its histograms are in the run's `histograms` folder.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Every frame in exactly one class.
+    pub counts: Counts,
+    /// Share of the received frames that were stamped, 0 to 1.
+    pub stamped_share: f64,
+    /// Latency from the actual departure, all samples.
+    pub latency: Summary,
+    /// Latency of the samples that no stall touched.
+    pub clean: Summary,
+    /// Latency from the scheduled departure.
+    pub scheduled: Option<Summary>,
+    /// Actual minus scheduled departure.
+    pub lateness: Option<Summary>,
+    /// Requested and achieved rate.
+    pub pace: Option<Pace>,
+    /// Stalls per spinning thread.
+    pub stalls: Vec<CoreStalls>,
+    /// Slow samples or stalls that the logs could not hold.
+    pub unattributed: u64,
+    /// How it went over time.
+    pub series: Vec<Point>,
+    /// What a reader should know of how it was measured.
+    pub notes: Vec<String>,
+}
+
+impl Record {
+    /// In numbers.
+    pub fn of(m: &Measurement) -> Record {
+        Record {
+            counts: m.counts,
+            stamped_share: m.counts.stamped_share(),
+            latency: Summary::of(&m.latency),
+            clean: Summary::of(&m.clean()),
+            scheduled: m.scheduled.as_ref().map(Summary::of),
+            lateness: m.lateness.as_ref().map(Summary::of),
+            pace: m.pace,
+            stalls: m.stalls.clone(),
+            unattributed: m.unattributed,
+            series: m.series.clone(),
+            notes: m.notes.clone(),
+        }
+    }
+}
+
+impl TrialRecord {
+    /// In numbers.
+    pub fn of(result: &TrialResult) -> TrialRecord {
+        TrialRecord {
+            trial: result.trial.clone(),
+            started: result.started.clone(),
+            partial: result.partial.clone(),
+            measured: Record::of(&result.client),
+            truth: result.truth.as_ref().map(Record::of),
+            dut: result.dut.clone(),
+        }
+    }
+}
+
+/// A client's trials pooled, with their distributions.
+#[derive(Debug, Clone)]
+pub struct Pooled {
+    /// The client's name.
+    pub client: String,
+    /// What it saw.
+    pub measured: Measurement,
+    /// What the taps saw.
+    pub truth: Option<Measurement>,
+}
+
+/// Pools the trials of each client, in the order in which clients first appear.
+pub fn pool(results: &[TrialResult]) -> Vec<Pooled> {
+    let mut pooled: Vec<Pooled> = Vec::new();
+    for result in results {
+        let name = &result.trial.client.name;
+        match pooled.iter_mut().find(|p| p.client == *name) {
+            Some(so_far) => so_far.add(result),
+            None => pooled.push(Pooled {
+                client: name.clone(),
+                measured: result.client.clone(),
+                truth: result.truth.clone(),
+            }),
+        }
+    }
+    pooled
+}
+
+impl Pooled {
+    fn add(&mut self, result: &TrialResult) {
+        pool_measurement(&mut self.measured, &result.client);
+        match (&mut self.truth, &result.truth) {
+            (Some(truth), Some(more)) => pool_measurement(truth, more),
+            (truth @ None, Some(first)) => *truth = Some(first.clone()),
+            (_, None) => {}
+        }
+    }
+}
+
+/// Pools distributions and counts; what only makes sense per trial is dropped, notes are united.
+fn pool_measurement(into: &mut Measurement, more: &Measurement) {
+    into.pool(more);
+    into.series.clear();
+    into.stalls.extend(more.stalls.iter().cloned());
+    for note in &more.notes {
+        if !into.notes.contains(note) {
+            into.notes.push(note.clone());
+        }
+    }
+    into.pace = into.pace.zip(more.pace).map(|(a, b)| Pace { achieved: a.achieved.min(b.achieved), ..a });
+}
+
+impl ClientRecord {
+    /// Everything that follows from a client's trials.
+    pub fn of(pooled: &Pooled, results: &[TrialResult]) -> ClientRecord {
+        let own: Vec<&TrialResult> = results.iter().filter(|r| r.trial.client.name == pooled.client).collect();
+        let known_delay_ns = own.iter().find_map(|r| r.known_delay_ns);
+        let against = |clean: bool| {
+            let side = |m: &Measurement| if clean { m.clean() } else { m.latency.clone() };
+            let client = stats::estimates(&side(&pooled.measured));
+            match (&pooled.truth, known_delay_ns) {
+                (Some(truth), _) => stats::errors(&client, &stats::estimates(&side(truth))),
+                (None, Some(delay)) => stats::errors(&client, &stats::constant(delay)),
+                (None, None) => Vec::new(),
+            }
+        };
+        let errors = against(false);
+        ClientRecord {
+            client: pooled.client.clone(),
+            runs: own.len() as u32,
+            measured: Record::of(&pooled.measured),
+            truth: pooled.truth.as_ref().map(Record::of),
+            known_delay_ns,
+            errors_clean: against(true),
+            accuracy: stats::accuracies(&errors),
+            errors,
+            ks_distance: pooled.truth.as_ref().and_then(|t| stats::ks_distance(&pooled.measured.latency, &t.latency)),
+            spread: spread(own.iter().map(|r| &r.client.latency)),
+        }
+    }
+}
+
+fn spread<'a>(trials: impl Iterator<Item = &'a Histogram>) -> Vec<Spread> {
+    let per_trial: Vec<Vec<Estimate>> = trials.map(stats::estimates).collect();
+    let at = |i: usize| per_trial.iter().map(move |e| e[i].value.map(|v| v.ns)).collect::<Option<Vec<i64>>>();
+    stats::LADDER
+        .iter()
+        .enumerate()
+        .map(|(i, &quantile)| Spread {
+            quantile,
+            lowest_ns: at(i).and_then(|v| v.into_iter().min()),
+            highest_ns: at(i).and_then(|v| v.into_iter().max()),
+        })
+        .collect()
+}
+
+impl Run {
+    /// From a header and the trials.
+    pub fn of(header: Header, results: &[TrialResult]) -> Run {
+        let pooled = pool(results);
+        Run {
+            header,
+            clients: pooled.iter().map(|p| ClientRecord::of(p, results)).collect(),
+            trials: results.iter().map(TrialRecord::of).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::ClientSpec;
+    use crate::trial::Traffic;
+
+    fn result(client: &str, run: u32, latencies: std::ops::Range<u64>, truth: u64) -> TrialResult {
+        let mut measured = Measurement::default();
+        let mut tapped = Measurement::default();
+        for ns in latencies {
+            measured.latency.record(ns);
+            tapped.latency.record(truth);
+        }
+        let traffic = Traffic {
+            frame_size: crate::frame::FrameSize::MIN,
+            rate: crate::rate::Rate::per_second(1000).unwrap(),
+            warmup_frames: 0,
+            frames: 100,
+            mode: Default::default(),
+        };
+        let client = ClientSpec {
+            name: client.into(),
+            engine: crate::port_name::Engine::Udp,
+            wait: Default::default(),
+            tx: None,
+            rx: None,
+        };
+        TrialResult {
+            trial: Trial { client, run, traffic },
+            started: String::new(),
+            client: measured,
+            truth: Some(tapped),
+            known_delay_ns: None,
+            dut: Vec::new(),
+            partial: None,
+        }
+    }
+
+    #[test]
+    fn trials_are_pooled_per_client_and_their_spread_kept() {
+        let results =
+            [result("a", 1, 1000..1200, 500), result("b", 1, 9000..9200, 500), result("a", 2, 1100..1300, 500)];
+        let pooled = pool(&results);
+        assert_eq!(pooled.len(), 2);
+        let record = ClientRecord::of(&pooled[0], &results);
+        assert_eq!((record.runs, record.measured.latency.samples), (2, 400));
+        assert_eq!((record.spread[0].lowest_ns, record.spread[0].highest_ns), (Some(1099), Some(1199)));
+        let error = record.errors[0].value.unwrap();
+        assert!((640..=660).contains(&error.ns), "{error:?}");
+        assert_eq!(record.ks_distance, Some(1.0));
+        assert_eq!(record.accuracy[0].within_ns, 1_000);
+        assert_eq!(record.spread[3].lowest_ns, None, "400 samples can't support p99.9");
+    }
+}

@@ -1,0 +1,366 @@
+//! What a user asks for: a path, a traffic, a protocol of repetition and the clients to compare.
+
+use crate::frame::FrameSize;
+use crate::port_name::{Engine, PortName};
+use crate::rate::RateSpec;
+use crate::trial::Traffic;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// A whole scenario file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// One line for the reader of the report.
+    pub title: String,
+    /// What is sent.
+    pub traffic: TrafficSpec,
+    /// How often and how long, for figures that are meant to be kept.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// The same for `--quick`.
+    #[serde(default = "Protocol::quick")]
+    pub quick: Protocol,
+    /// What stands between sender and receiver.
+    pub dut: DutSpec,
+    /// Cores to pin to; those not named are chosen.
+    #[serde(default)]
+    pub cores: CoreSpec,
+    /// Who measures.
+    #[serde(rename = "client")]
+    pub clients: Vec<ClientSpec>,
+}
+
+/// The traffic of every client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficSpec {
+    /// Ethernet frame size with FCS, in bytes.
+    pub frame_size: FrameSize,
+    /// Constant rate.
+    pub rate: RateSpec,
+    /// One way (the default) or round trip.
+    #[serde(default)]
+    pub mode: Mode,
+}
+
+/// Which latency is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// From the sender to a receiver that shares its clock (RFC 7679).
+    #[default]
+    OneWay,
+    /// To a reflector and back (RFC 2681).
+    RoundTrip,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::OneWay => "one-way",
+            Mode::RoundTrip => "round-trip",
+        })
+    }
+}
+
+/// How long and how often each client measures.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Protocol {
+    /// Traffic before the measured part, in seconds.
+    pub warmup_s: f64,
+    /// The measured part, in seconds.
+    pub duration_s: f64,
+    /// Independent repetitions.
+    pub runs: u32,
+}
+
+impl Default for Protocol {
+    /// As in the papers: 30 s, 120 s, 5 runs (paper 000 §3.2).
+    fn default() -> Protocol {
+        Protocol { warmup_s: 30.0, duration_s: 120.0, runs: 5 }
+    }
+}
+
+impl Protocol {
+    /// For demonstrations; results say that they are quick.
+    pub fn quick() -> Protocol {
+        Protocol { warmup_s: 1.0, duration_s: 8.0, runs: 3 }
+    }
+}
+
+/// What stands between sender and receiver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum DutSpec {
+    /// Nothing: the two interfaces are the ends of one veth pair.
+    Wire,
+    /// A forwarder in the kernel, by XDP redirect between two interfaces.
+    XdpForwarder,
+    /// The Linux bridge.
+    Bridge,
+    /// A forwarder in user space that moves frames between two ports, one stream per direction.
+    Forwarder {
+        /// Engine of its two ports.
+        #[serde(default = "default_forwarder_engine")]
+        engine: Engine,
+        /// Faults that it imposes on frames from sender to receiver.
+        #[serde(default)]
+        faults: Faults,
+    },
+    /// Whatever connects the ports that each client names; usect sets nothing up.
+    External,
+}
+
+fn default_forwarder_engine() -> Engine {
+    Engine::Xdp
+}
+
+impl DutSpec {
+    /// Its `kind` in a scenario.
+    pub fn name(&self) -> &'static str {
+        match self {
+            DutSpec::Wire => "wire",
+            DutSpec::XdpForwarder => "xdp-forwarder",
+            DutSpec::Bridge => "bridge",
+            DutSpec::Forwarder { .. } => "forwarder",
+            DutSpec::External => "external",
+        }
+    }
+
+    /// Whether it keeps a core busy.
+    pub fn spins(&self) -> bool {
+        matches!(self, DutSpec::Forwarder { .. })
+    }
+}
+
+/// Faults by number: 0 is never. Counted from the first frame; the phases differ so that small
+/// periods that divide each other don't fall on the same frame (see `port::fault`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Faults {
+    /// Drop one frame in so many.
+    pub drop_every: u64,
+    /// Send one frame in so many twice.
+    pub duplicate_every: u64,
+    /// Swap one pair of neighbours in so many pairs.
+    pub swap_every: u64,
+    /// Flip one bit in one frame in so many.
+    pub corrupt_every: u64,
+}
+
+/// Cores to pin threads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CoreSpec {
+    /// The sending thread.
+    pub sender: Option<usize>,
+    /// The receiving thread; one thread does both where it is the sender's core.
+    pub receiver: Option<usize>,
+    /// The DUT's thread, where it has one, or the reflector's.
+    pub dut: Option<usize>,
+}
+
+/// How a client waits for frames and for the next departure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wait {
+    /// Spins.
+    #[default]
+    Poll,
+    /// Sleeps until due and blocks in receive.
+    Block,
+}
+
+/// One way to measure latency.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientSpec {
+    /// Its name in tables and reports.
+    pub name: String,
+    /// Its engine.
+    pub engine: Engine,
+    /// How it waits.
+    #[serde(default)]
+    pub wait: Wait,
+    /// The port that it sends through; needed where the DUT is external, otherwise the lab's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tx: Option<PortName>,
+    /// The port that it receives through, or that the reflector sits at; likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rx: Option<PortName>,
+}
+
+/// What is wrong with a scenario, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {message}")]
+pub struct BadScenario {
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// What is wrong and what would be right, in one sentence.
+    pub message: String,
+}
+
+impl Scenario {
+    /// Reads and checks a scenario.
+    pub fn parse(text: &str) -> Result<Scenario, BadScenario> {
+        let scenario: Scenario = toml::from_str(text)
+            .map_err(|e| bad(text, e.span().map_or(0, |s| s.start), e.message().replace('\n', "; ")))?;
+        scenario.check().map_err(|(needle, message)| bad(text, text.find(needle).unwrap_or(0), message))?;
+        Ok(scenario)
+    }
+
+    /// Rules that no type expresses. An error names a text to look for in the file, and the reason.
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        for protocol in [&self.protocol, &self.quick] {
+            protocol.check().map_err(|message| ("duration_s", message))?;
+        }
+        if self.clients.is_empty() {
+            return Err(("client", "there is no [[client]]: name at least one".into()));
+        }
+        let mut names = BTreeSet::new();
+        for client in &self.clients {
+            client.check(&self.dut).map_err(|message| ("[[client]]", message))?;
+            if !names.insert(&client.name) {
+                return Err(("[[client]]", format!("two clients are named `{}`: give each its own name", client.name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn bad(text: &str, at: usize, message: String) -> BadScenario {
+    let before = &text[..text.floor_char_boundary(at)];
+    let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+    BadScenario { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1, message }
+}
+
+impl Protocol {
+    fn check(&self) -> Result<(), String> {
+        let in_range = |s: f64, most: f64| (0.0..=most).contains(&s);
+        if !in_range(self.warmup_s, 86_400.0) || !in_range(self.duration_s, 86_400.0) || self.duration_s == 0.0 {
+            return Err("warmup_s runs from 0 and duration_s from above 0 to 86400 seconds".into());
+        }
+        if self.runs == 0 || self.runs > 1000 {
+            return Err("runs is a number from 1 to 1000".into());
+        }
+        Ok(())
+    }
+
+    /// Seconds that one client needs, pauses not counted.
+    pub fn seconds(&self) -> f64 {
+        f64::from(self.runs) * (self.warmup_s + self.duration_s)
+    }
+}
+
+impl ClientSpec {
+    fn check(&self, dut: &DutSpec) -> Result<(), String> {
+        let name = &self.name;
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || !name.chars().all(plain) || name.starts_with('.') || name == "truth" {
+            return Err(format!("`{name}` can't name a client: use letters, digits, - and _, and not `truth`"));
+        }
+        if self.wait == Wait::Block && self.engine != Engine::Udp {
+            return Err(format!("client `{name}`: only the udp engine can wait by blocking; use wait = \"poll\""));
+        }
+        match (&self.tx, &self.rx, dut) {
+            (Some(tx), Some(rx), DutSpec::External) if tx.engine == self.engine && rx.engine == self.engine => Ok(()),
+            (Some(_), Some(_), DutSpec::External) => {
+                Err(format!("client `{name}`: tx and rx must be ports of its engine, {}", self.engine))
+            }
+            (_, _, DutSpec::External) => {
+                Err(format!("client `{name}`: with an external dut, name its tx and rx ports"))
+            }
+            (None, None, _) => Ok(()),
+            _ => Err(format!("client `{name}`: tx and rx go with dut kind \"external\"; the lab has its own ports")),
+        }
+    }
+}
+
+impl TrafficSpec {
+    /// Exact numbers of frames under a protocol; at least one is measured.
+    pub fn resolve(&self, protocol: &Protocol) -> Traffic {
+        let rate = self.rate.resolve(self.frame_size.with_fcs());
+        let frames = |seconds: f64| rate.frames_in((seconds * 1e9) as u64);
+        Traffic {
+            frame_size: self.frame_size,
+            rate,
+            warmup_frames: frames(protocol.warmup_s),
+            frames: frames(protocol.duration_s).max(1),
+            mode: self.mode,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GOOD: &str = r#"
+title = "t"
+[traffic]
+frame_size = 64
+rate = "20 kpps"
+[dut]
+kind = "forwarder"
+faults = { drop_every = 1000 }
+[[client]]
+name = "udp-blocking"
+engine = "udp"
+wait = "block"
+"#;
+
+    #[test]
+    fn a_good_scenario_is_read_with_its_defaults() {
+        let s = Scenario::parse(GOOD).unwrap();
+        assert_eq!((s.protocol, s.quick), (Protocol::default(), Protocol::quick()));
+        let traffic = s.traffic.resolve(&s.protocol);
+        assert_eq!((traffic.warmup_frames, traffic.frames), (600_000, 2_400_000));
+        assert!(matches!(s.dut, DutSpec::Forwarder { engine: Engine::Xdp, faults } if faults.drop_every == 1000));
+    }
+
+    #[test]
+    fn a_scenario_survives_json() {
+        let s = Scenario::parse(GOOD).unwrap();
+        let json = serde_json::to_string(&s).unwrap();
+        assert_eq!(serde_json::from_str::<Scenario>(&json).unwrap(), s);
+    }
+
+    #[test]
+    fn mistakes_are_located() {
+        for (from, to, line, part) in [
+            ("rate = \"20 kpps\"", "rate = \"fast\"", 5, "is not a rate"),
+            ("frame_size = 64", "frame_size = 12", 4, "64 to 9018"),
+            ("frame_size", "framesize", 4, "unknown field `framesize`"),
+            ("kind = \"forwarder\"", "kind = \"router\"", 7, "unknown variant `router`"),
+            ("engine = \"udp\"", "engine = \"warp\"", 11, "unknown variant `warp`"),
+            ("title = \"t\"", "title = ", 2, ""),
+            ("engine = \"udp\"", "engine = \"xdp\"", 9, "only the udp engine"),
+            ("name = \"udp-blocking\"", "name = \"../x\"", 9, "can't name a client"),
+        ] {
+            let error = Scenario::parse(&GOOD.replace(from, to)).unwrap_err();
+            assert_eq!(error.line, line, "{error}");
+            assert!(error.message.contains(part), "{error}");
+            assert!(!error.to_string().contains('\n'), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_refused_or_read(text in ".{0,200}") {
+            let _ = Scenario::parse(&text);
+        }
+
+        #[test]
+        fn a_damaged_scenario_is_refused_or_read(at in 0..GOOD.len(), with in any::<char>()) {
+            let mut text = GOOD.to_owned();
+            text.insert(at, with);
+            let _ = Scenario::parse(&text);
+        }
+    }
+}

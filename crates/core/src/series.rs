@@ -1,0 +1,75 @@
+//! How a trial went over time: a few figures per interval, from successive bucket counts.
+
+use crate::histogram::Histogram;
+use crate::stats::{self, Quantile};
+use serde::{Deserialize, Serialize};
+
+/// One interval of a time series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Start of the interval, seconds since the traffic began.
+    pub at_s: f64,
+    /// Samples in it.
+    pub samples: u64,
+    /// Median in nanoseconds; absent where the interval holds too few samples.
+    pub p50_ns: Option<i64>,
+    /// 99th percentile in nanoseconds; likewise.
+    pub p99_ns: Option<i64>,
+    /// Largest value in nanoseconds.
+    pub max_ns: u64,
+}
+
+/// Builds a series from the same growing counts, read again and again.
+#[derive(Debug, Default)]
+pub struct Sampler {
+    last: Vec<u64>,
+    points: Vec<Point>,
+    since_s: f64,
+}
+
+impl Sampler {
+    /// Closes the interval that ends now, `at_s` seconds after the traffic began.
+    pub fn sample(&mut self, at_s: f64, counts: Vec<u64>) {
+        self.last.resize(counts.len(), 0);
+        let fresh: Vec<u64> = counts.iter().zip(&self.last).map(|(now, before)| now.saturating_sub(*before)).collect();
+        let histogram = Histogram::from_counts(&fresh);
+        let cumulative = histogram.cumulative();
+        let figure = |share| {
+            let quantile = Quantile::new(share).expect("constant share");
+            stats::estimate(&cumulative, quantile).value.map(|v| v.ns)
+        };
+        self.points.push(Point {
+            at_s: self.since_s,
+            samples: histogram.samples(),
+            p50_ns: figure(0.5),
+            p99_ns: figure(0.99),
+            max_ns: histogram.max(),
+        });
+        self.last = counts;
+        self.since_s = at_s;
+    }
+
+    /// The points so far.
+    pub fn finish(self) -> Vec<Point> {
+        self.points
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buckets::Recorder;
+
+    #[test]
+    fn an_interval_holds_only_its_own_samples() {
+        let recorder = Recorder::default();
+        let mut sampler = Sampler::default();
+        (0..1000).for_each(|_| recorder.record(1_500));
+        sampler.sample(1.0, recorder.counts());
+        (0..3).for_each(|_| recorder.record(90_000));
+        sampler.sample(2.0, recorder.counts());
+        let points = sampler.finish();
+        assert_eq!((points[0].samples, points[0].p99_ns), (1000, Some(1_500)));
+        assert_eq!((points[1].at_s, points[1].samples, points[1].p50_ns), (1.0, 3, None));
+    }
+}

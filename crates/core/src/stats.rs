@@ -1,0 +1,303 @@
+//! Statistics of tails: what a sample can say about a percentile, and what it can't.
+
+use crate::histogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The percentiles of every table: p50 to p99.9999 (paper 000 reports to 1−10⁻⁶).
+pub const LADDER: [Quantile; 7] = [
+    Quantile(0.5),
+    Quantile(0.9),
+    Quantile(0.99),
+    Quantile(0.999),
+    Quantile(0.9999),
+    Quantile(0.99999),
+    Quantile(0.999999),
+];
+
+/// Probability that the interval of an [`Estimate`] misses on either side: two-sided 95%.
+const ONE_SIDE: f64 = 0.025;
+
+/// A share of the samples, strictly between 0 and 1. Shown as the field does: `p99.9`.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+pub struct Quantile(f64);
+
+impl Quantile {
+    /// `None` outside the open interval (0, 1).
+    pub fn new(share: f64) -> Option<Quantile> {
+        (share > 0.0 && share < 1.0).then_some(Quantile(share))
+    }
+
+    /// The share of samples at or below.
+    pub fn share(self) -> f64 {
+        self.0
+    }
+
+    /// Fewest samples whose order statistics bound this quantile on both sides with 95%: the
+    /// smallest and largest sample must each fall on its far side with at most 2.5% doubt.
+    pub fn needs(self) -> u64 {
+        let samples = |tail: f64| (ONE_SIDE.ln() / (-tail).ln_1p()).ceil() as u64;
+        samples(1.0 - self.0).max(samples(self.0))
+    }
+}
+
+impl fmt::Display for Quantile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = format!("{:.6}", self.0 * 100.0);
+        write!(f, "p{}", percent.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+/// What a sample says about a quantile.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Which quantile.
+    pub quantile: Quantile,
+    /// The figure with its interval; `None` where the sample can't support one.
+    pub value: Option<Interval>,
+    /// Samples that this quantile needs; printed as `n/a (needs N)` where `value` is `None`.
+    pub needs: u64,
+}
+
+/// A figure in nanoseconds with its two-sided 95% interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The figure.
+    pub ns: i64,
+    /// Lower end, inclusive.
+    pub low_ns: i64,
+    /// Upper end, inclusive.
+    pub high_ns: i64,
+}
+
+impl Interval {
+    /// `self − other`, with the widest interval that both allow (no independence is assumed: a
+    /// client and the truth see the same frames).
+    pub fn minus(self, other: Interval) -> Interval {
+        Interval { ns: self.ns - other.ns, low_ns: self.low_ns - other.high_ns, high_ns: self.high_ns - other.low_ns }
+    }
+
+    /// The largest magnitude inside the interval.
+    pub fn bound_ns(self) -> u64 {
+        self.low_ns.unsigned_abs().max(self.high_ns.unsigned_abs())
+    }
+}
+
+/// Every quantile of [`LADDER`], each with the exact binomial interval of its order statistics.
+pub fn estimates(histogram: &Histogram) -> Vec<Estimate> {
+    let cumulative = histogram.cumulative();
+    LADDER.iter().map(|&quantile| estimate(&cumulative, quantile)).collect()
+}
+
+/// One quantile of a cumulative distribution as [`Histogram::cumulative`] gives it.
+pub fn estimate(cumulative: &[(u64, u64)], quantile: Quantile) -> Estimate {
+    let samples = cumulative.last().map_or(0, |&(_, n)| n);
+    let at = |rank: u64| cumulative[cumulative.partition_point(|&(_, n)| n < rank)].0 as i64;
+    let value = rank_interval(samples, quantile).map(|(low, high)| {
+        let rank = ((samples as f64 * quantile.0).ceil() as u64).clamp(low, high);
+        Interval { ns: at(rank), low_ns: at(low), high_ns: at(high) }
+    });
+    Estimate { quantile, value, needs: quantile.needs() }
+}
+
+/// Ranks (from 1) of the order statistics that bound a quantile with 95%; `None` when the sample is
+/// too small. Exact: with B ~ Binomial(n, q), the lower rank is the largest l with P(B < l) ≤ 2.5%,
+/// the upper the smallest u with P(B ≥ u) ≤ 2.5% (David & Nagaraja, Order Statistics, §7.1).
+fn rank_interval(samples: u64, quantile: Quantile) -> Option<(u64, u64)> {
+    if samples < quantile.needs() {
+        return None;
+    }
+    let (first, weights) = binomial_weights(samples, quantile.0);
+    let total: f64 = weights.iter().sum();
+    let mut below = 0.0;
+    let mut low = first;
+    let mut high = None;
+    for (k, weight) in (first..).zip(&weights) {
+        if below <= ONE_SIDE * total {
+            low = k;
+        }
+        below += weight;
+        if high.is_none() && total - below <= ONE_SIDE * total {
+            high = Some(k + 1);
+        }
+    }
+    Some((low.max(1), high?.min(samples)))
+}
+
+/// Binomial probabilities up to a common factor, outwards from the mode until they vanish in
+/// double precision: no special functions, exact for any n. Returns the first k and the weights.
+fn binomial_weights(n: u64, q: f64) -> (u64, Vec<f64>) {
+    const NEGLIGIBLE: f64 = 1e-20;
+    let odds = q / (1.0 - q);
+    let mode = ((n as f64 + 1.0) * q).floor().min(n as f64) as u64;
+    let mut down = Vec::new();
+    let (mut k, mut weight) = (mode, 1.0);
+    while k > 0 && weight > NEGLIGIBLE {
+        weight *= k as f64 / ((n - k + 1) as f64 * odds);
+        k -= 1;
+        down.push(weight);
+    }
+    down.reverse();
+    down.push(1.0);
+    let (mut up, mut weight) = (mode, 1.0);
+    while up < n && weight > NEGLIGIBLE {
+        weight *= (n - up) as f64 * odds / (up + 1) as f64;
+        up += 1;
+        down.push(weight);
+    }
+    (k, down)
+}
+
+/// The Kolmogorov–Smirnov distance: the largest vertical gap between two distributions, 0 to 1.
+/// `None` when either is empty.
+pub fn ks_distance(a: &Histogram, b: &Histogram) -> Option<f64> {
+    let (a, b) = (a.cumulative(), b.cumulative());
+    let (total_a, total_b) = (a.last()?.1 as f64, b.last()?.1 as f64);
+    let share = |side: &[(u64, u64)], total: f64, value: u64| match side.partition_point(|&(v, _)| v <= value) {
+        0 => 0.0,
+        i => side[i - 1].1 as f64 / total,
+    };
+    let values = a.iter().chain(&b).map(|&(value, _)| value);
+    Some(values.map(|v| (share(&a, total_a, v) - share(&b, total_b, v)).abs()).fold(0.0, f64::max))
+}
+
+/// A client's error at each quantile that both it and the truth support.
+pub fn errors(client: &[Estimate], truth: &[Estimate]) -> Vec<Estimate> {
+    let pairs = client.iter().zip(truth);
+    pairs.map(|(c, t)| Estimate { value: c.value.zip(t.value).map(|(c, t)| c.minus(t)), ..*c }).collect()
+}
+
+/// The estimates of a delay that is the same for every frame and known exactly.
+pub fn constant(delay_ns: u64) -> Vec<Estimate> {
+    let ns = delay_ns as i64;
+    let value = Some(Interval { ns, low_ns: ns, high_ns: ns });
+    LADDER.iter().map(|&quantile| Estimate { quantile, value, needs: quantile.needs() }).collect()
+}
+
+/// "Accurate to within `within_ns` up to `up_to`".
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Accuracy {
+    /// Bound on the error, in nanoseconds, its interval included.
+    pub within_ns: u64,
+    /// The last quantile of the ladder up to which the bound holds without a gap.
+    pub up_to: Quantile,
+}
+
+/// What can be promised of a client: for each bound of 1, 2, 5 … that holds at the median, how far up
+/// it holds. A looser bound is listed only where it reaches further than a tighter one.
+pub fn accuracies(errors: &[Estimate]) -> Vec<Accuracy> {
+    let mut found: Vec<Accuracy> = Vec::new();
+    for within_ns in one_two_five(100, 1_000_000_000) {
+        let held = errors.iter().take_while(|e| e.value.is_some_and(|v| v.bound_ns() <= within_ns));
+        let Some(last) = held.last() else { continue };
+        if found.last().is_none_or(|better| better.up_to < last.quantile) {
+            found.push(Accuracy { within_ns, up_to: last.quantile });
+        }
+    }
+    found
+}
+
+fn one_two_five(from: u64, to: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(from), |decade| Some(decade * 10))
+        .flat_map(|decade| [decade, decade * 2, decade * 5])
+        .take_while(move |&bound| bound <= to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn q(share: f64) -> Quantile {
+        Quantile::new(share).unwrap()
+    }
+
+    #[test]
+    fn the_sample_sizes_of_the_design_hold() {
+        assert_eq!(q(0.999).needs(), 3_688);
+        assert_eq!(q(0.999999).needs(), 3_688_878);
+        assert_eq!(q(0.5).needs(), 6);
+    }
+
+    #[test]
+    fn a_quantile_is_given_from_exactly_the_samples_it_needs() {
+        for quantile in &LADDER[..5] {
+            assert!(rank_interval(quantile.needs() - 1, *quantile).is_none());
+            assert!(rank_interval(quantile.needs(), *quantile).is_some());
+        }
+    }
+
+    #[test]
+    fn ranks_agree_with_published_tables() {
+        // Median of n samples, 95%: Conover, Practical Nonparametric Statistics, table A3.
+        assert_eq!(rank_interval(10, q(0.5)), Some((2, 9)));
+        assert_eq!(rank_interval(20, q(0.5)), Some((6, 15)));
+        assert_eq!(rank_interval(100, q(0.5)), Some((40, 61)));
+    }
+
+    #[test]
+    fn huge_samples_are_bounded_tightly_and_fast() {
+        let (low, high) = rank_interval(1_000_000_000, q(0.5)).unwrap();
+        // ±1.96 σ with σ = √(n/4).
+        let expected = 1.959_964 * (1e9_f64 / 4.0).sqrt();
+        assert!(((high - low) as f64 / 2.0 - expected).abs() < 2.0, "{low} {high}");
+    }
+
+    #[test]
+    fn names_are_those_of_the_field() {
+        let names: Vec<String> = LADDER.iter().map(Quantile::to_string).collect();
+        assert_eq!(names, ["p50", "p90", "p99", "p99.9", "p99.99", "p99.999", "p99.9999"]);
+    }
+
+    #[test]
+    fn accuracy_stops_at_the_first_gap() {
+        let error = |q: Quantile, ns: Option<i64>| Estimate {
+            quantile: q,
+            value: ns.map(|ns| Interval { ns, low_ns: ns - 1, high_ns: ns + 1 }),
+            needs: 0,
+        };
+        let errors = [
+            error(LADDER[0], Some(900)),
+            error(LADDER[1], Some(-950)),
+            error(LADDER[2], Some(7_000)),
+            error(LADDER[3], None),
+        ];
+        let found = accuracies(&errors);
+        assert_eq!(
+            found,
+            [Accuracy { within_ns: 1_000, up_to: LADDER[1] }, Accuracy { within_ns: 10_000, up_to: LADDER[2] }]
+        );
+    }
+
+    #[test]
+    fn distance_of_disjoint_and_equal_distributions() {
+        let (mut a, mut b) = (Histogram::default(), Histogram::default());
+        (100..200).for_each(|v| a.record(v));
+        (500..600).for_each(|v| b.record(v));
+        assert_eq!(ks_distance(&a, &b), Some(1.0));
+        assert_eq!(ks_distance(&a, &a), Some(0.0));
+        assert_eq!(ks_distance(&a, &Histogram::default()), None);
+    }
+
+    proptest! {
+        /// The interval covers the true quantile in at least 95% of samples (less what chance allows
+        /// in 400 draws: 5 standard deviations).
+        #[test]
+        fn intervals_cover(share in 0.05_f64..0.95, n in 200_u64..2_000, seed: u64) {
+            let (low, high) = rank_interval(n, q(share)).unwrap();
+            let mut state = seed | 1;
+            let mut covered = 0;
+            for _ in 0..400 {
+                // B = how many of n uniform draws lie below the true quantile.
+                let below = (0..n).filter(|_| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    (state >> 11) as f64 / (1_u64 << 53) as f64 <= share
+                }).count() as u64;
+                covered += u32::from(low <= below && below < high);
+            }
+            prop_assert!(covered >= 380 - 22, "covered {covered} of 400");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Matching departures with arrivals: every frame ends in exactly one class.
+
+use serde::{Deserialize, Serialize};
+
+/// When a frame left, on its sender's clock, and how long after it was due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Departure {
+    /// Actual departure, in units of the sender's clock.
+    pub at: u64,
+    /// Actual minus scheduled departure, in nanoseconds.
+    pub lateness_ns: u64,
+}
+
+/// How many sequence numbers back a duplicate is still told from a late frame.
+const WINDOW: u64 = 1 << 20;
+
+/// What became of the frames of a flow. Frames of the warm-up are in `warmup_*` only.
+///
+/// Two equations always hold, and [`Counts::balance`] checks them: `sent = received + lost`, and
+/// `arrivals = received + duplicates + corrupted + stale + foreign + warmup_arrivals`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Measured frames that the sender put on the wire.
+    pub sent: u64,
+    /// Measured frames that arrived at least once.
+    pub received: u64,
+    /// Of the received, those that overtook nothing but were overtaken (RFC 4737 §3.3).
+    pub reordered: u64,
+    /// Of the received, those with a departure and an arrival stamp, so with a latency.
+    pub stamped: u64,
+    /// Sent but never received.
+    pub lost: u64,
+    /// Further copies of a frame already received (RFC 5560).
+    pub duplicates: u64,
+    /// Frames of the flow whose content was damaged; the originals count as lost.
+    pub corrupted: u64,
+    /// Copies so old that they can't be told from late frames.
+    pub stale: u64,
+    /// Frames that reached the receiver but are not of the flow.
+    pub foreign: u64,
+    /// Everything the receiver was handed.
+    pub arrivals: u64,
+    /// Warm-up frames sent; not part of `sent`.
+    pub warmup_sent: u64,
+    /// Warm-up frames handed to the receiver, copies included; not part of `received`.
+    pub warmup_arrivals: u64,
+}
+
+/// The counts of a trial do not add up: the instrument itself is at fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the counts do not add up ({equation}): this is a fault of usect, please report it with the run folder")]
+pub struct Unbalanced {
+    equation: String,
+}
+
+impl Counts {
+    /// Checks both equations.
+    pub fn balance(&self) -> Result<(), Unbalanced> {
+        let classes =
+            self.received + self.duplicates + self.corrupted + self.stale + self.foreign + self.warmup_arrivals;
+        if self.arrivals != classes {
+            return Err(Unbalanced { equation: format!("{} arrivals, {classes} classified", self.arrivals) });
+        }
+        if self.sent != self.received + self.lost {
+            let equation = format!("{} sent, {} received, {} lost", self.sent, self.received, self.lost);
+            return Err(Unbalanced { equation });
+        }
+        Ok(())
+    }
+
+    /// Frames that are in no class: 0 unless the instrument is at fault.
+    pub fn unaccounted(&self) -> u64 {
+        self.sent.abs_diff(self.received + self.lost)
+    }
+
+    /// Share of the received frames that carry a latency; 1 when nothing was received.
+    pub fn stamped_share(&self) -> f64 {
+        if self.received == 0 { 1.0 } else { self.stamped as f64 / self.received as f64 }
+    }
+
+    /// Adds another trial's counts, for pooling.
+    pub fn add(&mut self, other: &Counts) {
+        let mine = [
+            &mut self.sent,
+            &mut self.received,
+            &mut self.reordered,
+            &mut self.stamped,
+            &mut self.lost,
+            &mut self.duplicates,
+            &mut self.corrupted,
+            &mut self.stale,
+            &mut self.foreign,
+            &mut self.arrivals,
+            &mut self.warmup_sent,
+            &mut self.warmup_arrivals,
+        ];
+        let theirs = [
+            other.sent,
+            other.received,
+            other.reordered,
+            other.stamped,
+            other.lost,
+            other.duplicates,
+            other.corrupted,
+            other.stale,
+            other.foreign,
+            other.arrivals,
+            other.warmup_sent,
+            other.warmup_arrivals,
+        ];
+        for (sum, more) in mine.into_iter().zip(theirs) {
+            *sum += more;
+        }
+    }
+}
+
+/// What one arriving sequence number turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// The first copy of a measured frame: it has a latency.
+    Measured,
+    /// Of the warm-up, a copy, or stale: counted, not measured.
+    Counted,
+}
+
+/// Classifies arrivals by sequence number, in constant memory.
+#[derive(Debug)]
+pub struct Tracker {
+    seen: Box<[u64]>,
+    /// One past the highest sequence number seen.
+    next: u64,
+    measure_from: u64,
+    counts: Counts,
+}
+
+impl Tracker {
+    /// Frames numbered below `measure_from` are the warm-up.
+    pub fn new(measure_from: u64) -> Tracker {
+        Tracker { seen: vec![0; (WINDOW / 64) as usize].into(), next: 0, measure_from, counts: Counts::default() }
+    }
+
+    /// A frame of the flow arrived whole. Sequence numbers are unwrapped around the highest seen,
+    /// so a 32-bit field serves a flow of any length.
+    #[inline]
+    pub fn arrived(&mut self, sequence: u32) -> Arrival {
+        self.counts.arrivals += 1;
+        let sequence = self.unwrap(sequence);
+        if sequence < self.measure_from {
+            self.counts.warmup_arrivals += 1;
+            self.mark(sequence);
+            return Arrival::Counted;
+        }
+        if sequence + WINDOW < self.next {
+            self.counts.stale += 1;
+            return Arrival::Counted;
+        }
+        let late = sequence < self.next;
+        if !self.mark(sequence) {
+            self.counts.duplicates += 1;
+            return Arrival::Counted;
+        }
+        self.counts.received += 1;
+        self.counts.reordered += u64::from(late);
+        Arrival::Measured
+    }
+
+    /// A frame of the flow arrived damaged.
+    pub fn corrupted(&mut self) {
+        self.counts.arrivals += 1;
+        self.counts.corrupted += 1;
+    }
+
+    /// A frame arrived that is not of the flow.
+    pub fn foreign(&mut self) {
+        self.counts.arrivals += 1;
+        self.counts.foreign += 1;
+    }
+
+    /// A latency was recorded for the frame just measured.
+    #[inline]
+    pub fn stamped(&mut self) {
+        self.counts.stamped += 1;
+    }
+
+    /// Measured frames received so far.
+    pub fn received(&self) -> u64 {
+        self.counts.received
+    }
+
+    /// The final counts, once the sender's totals are known.
+    pub fn finish(&self, warmup_sent: u64, sent: u64) -> Counts {
+        let lost = sent.saturating_sub(self.counts.received);
+        Counts { sent, warmup_sent, lost, ..self.counts }
+    }
+
+    fn unwrap(&self, sequence: u32) -> u64 {
+        let distance = sequence.wrapping_sub(self.next as u32) as i32;
+        self.next.checked_add_signed(i64::from(distance)).unwrap_or(u64::from(sequence))
+    }
+
+    /// Marks the number as seen; false when it already was.
+    #[inline]
+    fn mark(&mut self, sequence: u64) -> bool {
+        if sequence >= self.next {
+            self.forget(self.next, sequence);
+            self.next = sequence + 1;
+        }
+        let (word, bit) = Self::place(sequence);
+        let new = self.seen[word] & bit == 0;
+        self.seen[word] |= bit;
+        new
+    }
+
+    /// Clears the places of the numbers `from..=to`, which held numbers one window older.
+    fn forget(&mut self, from: u64, to: u64) {
+        if to - from >= WINDOW {
+            self.seen.fill(0);
+            return;
+        }
+        for sequence in from..=to {
+            let (word, bit) = Self::place(sequence);
+            self.seen[word] &= !bit;
+        }
+    }
+
+    #[inline]
+    fn place(sequence: u64) -> (usize, u64) {
+        let slot = sequence % WINDOW;
+        ((slot / 64) as usize, 1 << (slot % 64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn feed(from: u64, arrivals: &[u32], sent: u64) -> Counts {
+        let mut tracker = Tracker::new(from);
+        for &sequence in arrivals {
+            if tracker.arrived(sequence) == Arrival::Measured {
+                tracker.stamped();
+            }
+        }
+        let counts = tracker.finish(from, sent);
+        counts.balance().unwrap();
+        counts
+    }
+
+    #[test]
+    fn loss_copies_and_swaps_are_told_apart() {
+        let counts = feed(0, &[0, 1, 3, 2, 2, 5, 6, 6, 8, 7], 10);
+        assert_eq!((counts.received, counts.lost), (8, 2));
+        assert_eq!((counts.duplicates, counts.reordered), (2, 2));
+        assert_eq!(counts.stamped_share(), 1.0);
+    }
+
+    #[test]
+    fn the_warm_up_is_counted_apart() {
+        let counts = feed(3, &[0, 1, 1, 2, 3, 4], 2);
+        assert_eq!((counts.received, counts.lost, counts.warmup_arrivals), (2, 0, 4));
+    }
+
+    #[test]
+    fn a_copy_older_than_the_window_is_stale() {
+        let mut tracker = Tracker::new(0);
+        tracker.arrived(0);
+        tracker.arrived(WINDOW as u32 + 5);
+        assert_eq!(tracker.arrived(0), Arrival::Counted);
+        assert_eq!(tracker.finish(0, 2).stale, 1);
+    }
+
+    #[test]
+    fn sequence_numbers_wrap() {
+        let mut tracker = Tracker::new(0);
+        let near_end = u32::MAX - 1;
+        tracker.next = u64::from(near_end);
+        for sequence in [near_end, u32::MAX, 1, 0, 2] {
+            assert_eq!(tracker.arrived(sequence), Arrival::Measured);
+        }
+        let counts = tracker.finish(0, 5);
+        assert_eq!((counts.received, counts.reordered, counts.lost), (5, 1, 0));
+    }
+
+    #[test]
+    fn an_imbalance_is_reported() {
+        let counts = Counts { sent: 3, received: 1, arrivals: 1, ..Counts::default() };
+        assert!(counts.balance().is_err());
+        assert_eq!(counts.unaccounted(), 2);
+    }
+
+    proptest! {
+        /// Against a model that remembers everything.
+        #[test]
+        fn agrees_with_a_set(arrivals in proptest::collection::vec(0_u32..200, 0..400), from in 0_u64..50) {
+            let counts = feed(from, &arrivals, 200 - from);
+            let measured: std::collections::HashSet<u32> =
+                arrivals.iter().copied().filter(|&s| u64::from(s) >= from).collect();
+            prop_assert_eq!(counts.received as usize, measured.len());
+            prop_assert_eq!(counts.arrivals as usize, arrivals.len());
+        }
+    }
+}
