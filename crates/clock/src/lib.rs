@@ -1,1 +1,138 @@
-//! To come.
+//! Reading time: the processor's time-stamp counter, `CLOCK_MONOTONIC`, and how the two go together.
+
+mod raw;
+pub mod watch;
+
+pub use raw::tsc;
+use std::time::Duration;
+use usect_core::instant::{Bridge, Correlation, Mono, TickRate, Tsc};
+
+/// Two measurements of the counter's frequency may differ by this share (DESIGN, "Time").
+const TOLERANCE: f64 = 0.001;
+/// How long the frequency is measured, twice.
+const WINDOW: Duration = Duration::from_millis(50);
+/// Sandwich readings of which the tightest is kept.
+const SANDWICHES: usize = 64;
+
+/// A time-stamp counter that was found fit to measure with.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    rate: TickRate,
+}
+
+/// Why time can't be read as needed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClockError {
+    /// The counter stops or changes speed with the core.
+    #[error("this processor's time-stamp counter is not invariant (CPUID 80000007h), so usect can't measure with it")]
+    NotInvariant,
+    /// Its frequency could not be pinned down.
+    #[error(
+        "the time-stamp counter ran at {first} and then at {second} Hz against CLOCK_MONOTONIC_RAW, more than 0.1% apart: \
+         the host is too disturbed to measure, try again when it is quiet"
+    )]
+    Unsteady {
+        /// In the first window.
+        first: u64,
+        /// In the second window.
+        second: u64,
+    },
+}
+
+impl Clock {
+    /// Checks the counter and measures its frequency against `CLOCK_MONOTONIC_RAW`; takes 0.1 s.
+    pub fn calibrate() -> Result<Clock, ClockError> {
+        if !raw::invariant() {
+            return Err(ClockError::NotInvariant);
+        }
+        let (first, second) = (frequency(), frequency());
+        if first.abs_diff(second) as f64 > first as f64 * TOLERANCE {
+            return Err(ClockError::Unsteady { first, second });
+        }
+        Ok(Clock { rate: TickRate::from_hz(u64::midpoint(first, second)) })
+    }
+
+    /// Ticks per second.
+    pub fn rate(&self) -> TickRate {
+        self.rate
+    }
+
+    /// Now, on the counter.
+    #[inline]
+    pub fn now(&self) -> Tsc {
+        tsc()
+    }
+
+    /// A fresh bridge to `CLOCK_MONOTONIC`.
+    pub fn bridge(&self) -> Bridge {
+        Bridge::new(self.rate, correlate())
+    }
+
+    /// Sleeps until `at`, as exactly as the kernel's timers can.
+    pub fn sleep_until(&self, at: Tsc) {
+        let now = tsc();
+        if at > now {
+            raw::sleep_until(Mono(mono().0 + self.rate.ns(at.0 - now.0)));
+        }
+    }
+}
+
+/// Now, on `CLOCK_MONOTONIC`.
+pub fn mono() -> Mono {
+    Mono(raw::clock_ns(libc::CLOCK_MONOTONIC))
+}
+
+/// Lets this thread's sleeps end when they are due instead of up to 50 µs later (`prctl(2)`,
+/// `PR_SET_TIMERSLACK`).
+pub fn sleep_precisely() {
+    raw::least_timer_slack();
+}
+
+/// The counter and `CLOCK_MONOTONIC` at one moment.
+pub fn correlate() -> Correlation {
+    sandwich(libc::CLOCK_MONOTONIC)
+}
+
+fn frequency() -> u64 {
+    let from = sandwich(libc::CLOCK_MONOTONIC_RAW);
+    std::thread::sleep(WINDOW);
+    let to = sandwich(libc::CLOCK_MONOTONIC_RAW);
+    let (ticks, ns) = (to.tsc.0 - from.tsc.0, to.mono.0 - from.mono.0);
+    (u128::from(ticks) * 1_000_000_000 / u128::from(ns)) as u64
+}
+
+/// The tightest of many readings of a kernel clock between two of the counter.
+fn sandwich(kernel_clock: libc::clockid_t) -> Correlation {
+    let readings = (0..SANDWICHES).map(|_| (tsc(), raw::clock_ns(kernel_clock), tsc()));
+    let (before, ns, after) = readings.min_by_key(|(before, _, after)| after.0 - before.0).expect("SANDWICHES > 0");
+    let width = after.0 - before.0;
+    // A tick is at most 1 ns on any processor with an invariant counter, so ticks bound nanoseconds.
+    Correlation { tsc: Tsc(before.0 + width / 2), mono: Mono(ns), error_ns: width.div_ceil(2) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_and_the_kernel_agree_on_a_duration() {
+        let clock = Clock::calibrate().unwrap();
+        let mut bridge = clock.bridge();
+        clock.sleep_until(Tsc(tsc().0 + clock.rate().ticks(20_000_000)));
+        let later = correlate();
+        let predicted = bridge.mono(later.tsc);
+        bridge.add(later);
+        let off = predicted.0.abs_diff(later.mono.0);
+        // NTP may slew CLOCK_MONOTONIC by 500 ppm and the frequency is known to 0.1%.
+        assert!(off <= 20_000_000 / 500 + later.error_ns + bridge.error_ns(), "off by {off} ns after 20 ms");
+    }
+
+    #[test]
+    fn a_sleep_never_ends_early() {
+        let clock = Clock::calibrate().unwrap();
+        let due = mono().0 + 2_000_000;
+        clock.sleep_until(Tsc(tsc().0 + clock.rate().ticks(2_000_000)));
+        // Two clock readings lie between the two deadlines; 0.1% of 2 ms covers the frequency.
+        assert!(mono().0 + 2_000 >= due);
+    }
+}

@@ -50,19 +50,46 @@ pub struct Correlation {
     pub mono: Mono,
     /// Half the width of the sandwich, in nanoseconds.
     pub error_ns: u64,
-    /// Rate used away from the moment.
-    pub rate: TickRate,
 }
 
-impl Correlation {
-    /// The same instant on `CLOCK_MONOTONIC`; off by at most `error_ns` plus the drift of the two
-    /// rates since the moment of correlation.
-    pub fn mono(&self, at: Tsc) -> Mono {
-        if at >= self.tsc {
-            Mono(self.mono.0 + self.rate.ns(at.0 - self.tsc.0))
-        } else {
-            Mono(self.mono.0.saturating_sub(self.rate.ns(self.tsc.0 - at.0)))
+/// The way from the counter to `CLOCK_MONOTONIC` over a whole run: correlations taken again and
+/// again, straight lines between them (NTP may slew one clock and not the other).
+#[derive(Debug, Clone)]
+pub struct Bridge {
+    rate: TickRate,
+    readings: Vec<Correlation>,
+}
+
+impl Bridge {
+    /// From a first reading; `rate` serves beyond the outermost readings.
+    pub fn new(rate: TickRate, first: Correlation) -> Bridge {
+        Bridge { rate, readings: vec![first] }
+    }
+
+    /// Adds a reading later than all before; others are left out.
+    pub fn add(&mut self, reading: Correlation) {
+        if self.readings.last().is_some_and(|last| last.tsc < reading.tsc && last.mono < reading.mono) {
+            self.readings.push(reading);
         }
+    }
+
+    /// The same instant on `CLOCK_MONOTONIC`, to within [`Bridge::error_ns`].
+    pub fn mono(&self, at: Tsc) -> Mono {
+        let after = self.readings.partition_point(|r| r.tsc <= at);
+        match (after.checked_sub(1).map(|i| self.readings[i]), self.readings.get(after)) {
+            (None, Some(next)) => Mono(next.mono.0.saturating_sub(self.rate.ns(next.tsc.0 - at.0))),
+            (Some(last), None) => Mono(last.mono.0 + self.rate.ns(at.0 - last.tsc.0)),
+            (Some(last), Some(next)) => {
+                let ns = u128::from(next.mono.0 - last.mono.0) * u128::from(at.0 - last.tsc.0);
+                Mono(last.mono.0 + (ns / u128::from(next.tsc.0 - last.tsc.0)) as u64)
+            }
+            (None, None) => unreachable!("a bridge has a first reading"),
+        }
+    }
+
+    /// Bound on the error of the readings themselves, in nanoseconds.
+    pub fn error_ns(&self) -> u64 {
+        self.readings.iter().map(|r| r.error_ns).max().unwrap_or(0)
     }
 }
 
@@ -72,17 +99,29 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-            #[test]
-            fn a_deadline_in_ticks_is_never_early(hz in 1_000_000_000_u64..5_000_000_000, ns in 0_u64..1_000_000_000_000) {
-                let rate = TickRate::from_hz(hz);
-                let back = rate.ns(rate.ticks(ns));
-    prop_assert!(back + 1 >= ns && back <= ns + 2, "{ns} became {back}");
-            }
-
-            #[test]
-            fn correlation_is_monotone_across_its_moment(before in 0_u64..1 << 40, after in 0_u64..1 << 40) {
-                let c = Correlation { tsc: Tsc(1 << 41), mono: Mono(1 << 42), error_ns: 20, rate: TickRate::from_hz(2_500_000_000) };
-                prop_assert!(c.mono(Tsc((1 << 41) - before)) <= c.mono(Tsc((1 << 41) + after)));
-            }
+        #[test]
+        fn a_deadline_in_ticks_is_never_early(hz in 1_000_000_000_u64..5_000_000_000, ns in 0_u64..1_000_000_000_000) {
+            let rate = TickRate::from_hz(hz);
+            let back = rate.ns(rate.ticks(ns));
+            prop_assert!(back + 1 >= ns && back <= ns + 2, "{ns} became {back}");
         }
+
+        #[test]
+        fn a_bridge_passes_through_its_readings_and_is_monotone(
+            gaps in proptest::collection::vec((1_u64..1 << 32, 1_u64..1 << 32), 1..6),
+            at in 0_u64..1 << 40,
+            further in 0_u64..1 << 20,
+        ) {
+            let (mut tsc, mut mono) = (1 << 38, 1 << 39);
+            let reading = |tsc, mono| Correlation { tsc: Tsc(tsc), mono: Mono(mono), error_ns: 20 };
+            let mut bridge = Bridge::new(TickRate::from_hz(2_500_000_000), reading(tsc, mono));
+            for (ticks, ns) in gaps {
+                tsc += ticks;
+                mono += ns;
+                bridge.add(reading(tsc, mono));
+                prop_assert_eq!(bridge.mono(Tsc(tsc)), Mono(mono));
+            }
+            prop_assert!(bridge.mono(Tsc(at)) <= bridge.mono(Tsc(at + further)));
+        }
+    }
 }

@@ -101,6 +101,26 @@ pub fn touched(slow: &[Span], stalls: &[Span]) -> Histogram {
     histogram
 }
 
+/// One spinning thread's stalls, in nanoseconds of `CLOCK_MONOTONIC`.
+#[derive(Debug)]
+pub struct Watched {
+    /// The thread: `sender`, `receiver`, `forwarder`, `platform`.
+    pub thread: String,
+    /// The core it was pinned to, if it was.
+    pub core: Option<usize>,
+    /// How long it was observed.
+    pub observed_ns: u64,
+    /// Its stalls.
+    pub log: SpanLog,
+}
+
+impl Watched {
+    /// In numbers.
+    pub fn summary(&self) -> CoreStalls {
+        CoreStalls::of(&self.thread, self.core, self.observed_ns, &self.log)
+    }
+}
+
 /// What one spinning thread saw of the platform during the measured part of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CoreStalls {

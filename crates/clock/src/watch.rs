@@ -1,0 +1,93 @@
+//! Watching for stalls: a spinning thread that finds itself away for too long was taken off its core.
+
+use crate::Clock;
+use usect_core::instant::{Bridge, Tsc};
+use usect_core::stall::{Span, SpanLog, THRESHOLD_NS, Watched};
+
+/// The gaps between the iterations of one spinning thread. Nothing is allocated while it watches.
+#[derive(Debug)]
+pub struct Watch {
+    threshold: u64,
+    began: Option<Tsc>,
+    last: Tsc,
+    log: SpanLog,
+}
+
+impl Watch {
+    /// Watches from the first call of [`Watch::turn`].
+    pub fn new(clock: &Clock) -> Watch {
+        Watch { threshold: clock.rate().ticks(THRESHOLD_NS), began: None, last: Tsc(0), log: SpanLog::default() }
+    }
+
+    /// An iteration begins at `now`, after one that handled so many frames. Returns whether the time
+    /// between the two was a stall: longer than the threshold for each frame handled.
+    #[inline]
+    pub fn turn(&mut self, now: Tsc, handled: usize) -> bool {
+        let gap = now.0.saturating_sub(self.last.0);
+        let stalled = gap > self.threshold * handled.max(1) as u64 && self.began.is_some();
+        if stalled {
+            self.log.push(Span { from: self.last.0, to: now.0 });
+        }
+        self.began.get_or_insert(now);
+        self.last = now;
+        stalled
+    }
+
+    /// Forgets what came before: the measured part begins.
+    pub fn restart(&mut self) {
+        self.began = None;
+        self.log = SpanLog::default();
+    }
+
+    /// What was seen, on `CLOCK_MONOTONIC`.
+    pub fn finish(self, thread: &str, core: Option<usize>, bridge: &Bridge) -> Watched {
+        let began = self.began.unwrap_or(self.last);
+        let observed_ns = bridge.mono(self.last).0 - bridge.mono(began).0;
+        let log = self.log.map(|at| bridge.mono(Tsc(at)).0);
+        Watched { thread: thread.to_owned(), core, observed_ns, log }
+    }
+}
+
+/// Spins on the calling thread's core and reports what the platform did to it.
+pub fn platform(clock: &Clock, core: Option<usize>, ns: u64) -> Watched {
+    let mut bridge = clock.bridge();
+    let mut watch = Watch::new(clock);
+    let end = Tsc(clock.now().0 + clock.rate().ticks(ns));
+    loop {
+        let now = clock.now();
+        watch.turn(now, 0);
+        if now >= end {
+            break;
+        }
+    }
+    bridge.add(crate::correlate());
+    watch.finish("platform", core, &bridge)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch() -> Watch {
+        Watch { threshold: 10, began: None, last: Tsc(0), log: SpanLog::default() }
+    }
+
+    #[test]
+    fn only_long_gaps_between_turns_are_stalls() {
+        let mut watch = watch();
+        let turns = [(500, 0), (505, 0), (520, 0), (550, 3), (590, 3)];
+        let stalls: Vec<bool> = turns.iter().map(|&(at, n)| watch.turn(Tsc(at), n)).collect();
+        assert_eq!(stalls, [false, false, true, false, true]);
+        assert_eq!(watch.log.spans(), [Span { from: 505, to: 520 }, Span { from: 550, to: 590 }]);
+    }
+
+    #[test]
+    fn a_restart_forgets() {
+        let mut watch = watch();
+        watch.turn(Tsc(1), 0);
+        watch.turn(Tsc(100), 0);
+        watch.restart();
+        watch.turn(Tsc(200), 0);
+        assert!(watch.log.spans().is_empty());
+    }
+}

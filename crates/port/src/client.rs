@@ -1,0 +1,421 @@
+//! Clients: one way each to measure latency. Every port gets one for free, [`PacketClient`].
+
+use crate::paced::{Arrivals, Departures, Seen, Sent, drive};
+use crate::{Receive, Transmit, pin};
+use std::io;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, Release},
+};
+use std::sync::{Arc, Mutex};
+use usect_clock::Clock;
+use usect_clock::watch::Watch;
+use usect_core::buckets::Recorder;
+use usect_core::frame::Flow;
+use usect_core::histogram::Histogram;
+use usect_core::instant::{Bridge, Tsc};
+use usect_core::measurement::{Measurement, Pace};
+use usect_core::scenario::Wait;
+use usect_core::stall::{SpanLog, Watched};
+use usect_core::trial::Traffic;
+
+/// Runs a traffic over a path and returns what it measured.
+pub trait Client: Send {
+    /// A window on the running measurement, to be taken before [`Client::run`].
+    fn probe(&self) -> Arc<dyn Probe>;
+
+    /// Sends the traffic, receives it and returns when the last frame is in, or given up. When
+    /// `control` says stop, it ends early with what it has.
+    fn run(&mut self, traffic: &Traffic, control: &Control) -> Result<Outcome, ClientError>;
+}
+
+/// A window on a running measurement, read by another thread.
+pub trait Probe: Send + Sync {
+    /// Frames sent so far, warm-up included.
+    fn sent(&self) -> u64;
+    /// Measured frames received so far.
+    fn received(&self) -> u64;
+    /// Latency so far, as counts per bucket.
+    fn latency(&self) -> Vec<u64>;
+}
+
+/// What the rig shares with a running client.
+pub struct Control {
+    /// Set to end the trial early.
+    pub stop: Arc<AtomicBool>,
+    /// From the counter to `CLOCK_MONOTONIC`, extended while the trial runs.
+    pub bridge: Mutex<Bridge>,
+}
+
+impl Control {
+    /// A copy of the bridge as it stands, with a reading of now.
+    pub fn bridge(&self) -> Bridge {
+        let mut bridge = self.bridge.lock().expect("no holder panics");
+        bridge.add(usect_clock::correlate());
+        bridge.clone()
+    }
+}
+
+/// What a client measured, and the evidence by which stalls are told apart afterwards.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Everything but the stalls of other threads.
+    pub measurement: Measurement,
+    /// Slow samples, on `CLOCK_MONOTONIC`: a stall may have touched them.
+    pub slow: SpanLog,
+    /// The stalls of each of the client's spinning threads.
+    pub watched: Vec<Watched>,
+}
+
+/// Why a trial failed. Each is one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The sender can't keep the rate.
+    #[error(
+        "the rate can't be reached: {requested:.0} frames/s were asked for, {reached:.0} left; lower the rate, or choose a faster engine"
+    )]
+    Rate {
+        /// Frames per second asked for.
+        requested: f64,
+        /// Frames per second that left.
+        reached: f64,
+    },
+    /// An operation on a port failed.
+    #[error("{what} failed: {source}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The counts of a trial do not add up.
+    #[error(transparent)]
+    Unbalanced(#[from] usect_core::tracker::Unbalanced),
+}
+
+impl ClientError {
+    /// An operation failed.
+    pub fn io(what: impl Into<String>, source: io::Error) -> ClientError {
+        ClientError::Io { what: what.into(), source }
+    }
+
+    pub(crate) fn sending(source: io::Error) -> ClientError {
+        ClientError::io("sending", source)
+    }
+
+    pub(crate) fn receiving(source: io::Error) -> ClientError {
+        ClientError::io("receiving", source)
+    }
+}
+
+/// The pace of `frames` departures, the last `span_ns` after the first.
+pub fn pace(traffic: &Traffic, frames: u64, span_ns: u64) -> Pace {
+    let requested = traffic.rate.frames_per_second();
+    let achieved = match (frames, span_ns) {
+        (0 | 1, _) | (_, 0) => requested,
+        _ => (frames - 1) as f64 * 1e9 / span_ns as f64,
+    };
+    Pace { requested, achieved }
+}
+
+/// Counters of a running packet client, shared between its threads and its probe.
+#[derive(Default)]
+pub(crate) struct Live {
+    pub(crate) latency: Recorder,
+    pub(crate) sent: AtomicU64,
+    pub(crate) received: AtomicU64,
+    pub(crate) last_departure: AtomicU64,
+    pub(crate) sending_done: AtomicBool,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+impl Live {
+    /// Nothing more will leave: the wait for residual frames begins. Only the first call counts.
+    pub(crate) fn end_of_sending(&self, now: Tsc) {
+        if !self.sending_done.load(Relaxed) {
+            self.last_departure.store(now.0, Relaxed);
+            self.sending_done.store(true, Release);
+        }
+    }
+}
+
+impl Probe for Live {
+    fn sent(&self) -> u64 {
+        self.sent.load(Relaxed)
+    }
+
+    fn received(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+
+    fn latency(&self) -> Vec<u64> {
+        self.latency.counts()
+    }
+}
+
+/// What both halves of the paced loop need to know.
+pub(crate) struct Plan {
+    /// What is sent.
+    pub(crate) flow: Flow,
+    /// What is expected to arrive: the same, or the way back.
+    pub(crate) expected: Flow,
+    pub(crate) traffic: Traffic,
+    /// Tells this trial's frames from another's.
+    pub(crate) nonce: u16,
+    pub(crate) payload_at: usize,
+}
+
+/// Which threads a packet client runs, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Threads {
+    /// One thread sends and receives.
+    One {
+        /// Its core.
+        core: usize,
+    },
+    /// One sends, one receives.
+    Two {
+        /// The sender's core.
+        sender: usize,
+        /// The receiver's core.
+        receiver: usize,
+    },
+}
+
+/// The client that every port gets for free: paced sending, signatures in the payload.
+pub struct PacketClient<T, R> {
+    /// Where frames leave.
+    pub tx: T,
+    /// Where they arrive.
+    pub rx: R,
+    /// The flow as it is sent.
+    pub flow: Flow,
+    /// The flow as it arrives: the same, or the way back.
+    pub expected: Flow,
+    /// How it waits.
+    pub wait: Wait,
+    /// Its threads.
+    pub threads: Threads,
+    clock: Clock,
+    live: Arc<Live>,
+}
+
+impl<T: Transmit, R: Receive> PacketClient<T, R> {
+    /// A client over two open halves; see the fields. `stop` ends its trial early.
+    pub fn new(clock: Clock, tx: T, rx: R, flow: Flow, threads: Threads, stop: Arc<AtomicBool>) -> Self {
+        let live = Arc::new(Live { stop, ..Live::default() });
+        PacketClient { tx, rx, flow, expected: flow, wait: Wait::Poll, threads, clock, live }
+    }
+
+    fn plan(&self, traffic: &Traffic) -> Plan {
+        Plan {
+            flow: self.flow,
+            expected: self.expected,
+            traffic: *traffic,
+            nonce: (usect_clock::tsc().0 >> 8) as u16,
+            payload_at: self.tx.caps().payload_at,
+        }
+    }
+
+    /// Both halves in one thread.
+    fn run_one(&mut self, core: usize, plan: &Plan, control: &Control) -> Result<Ends, ClientError> {
+        let PacketClient { tx, rx, clock, live, .. } = self;
+        let work = || {
+            pinned(core)?;
+            let mut watch = Watch::new(clock);
+            let mut halves = (Departures::new(clock, tx, plan, live, false), Arrivals::new(clock, rx, plan, live));
+            drive(clock, &mut halves, Some(&mut watch))?;
+            let watched = watch.finish("sender and receiver", Some(core), &control.bridge());
+            Ok(Ends { sent: halves.0.finish(), seen: halves.1.finish(), watched: vec![watched] })
+        };
+        std::thread::scope(|scope| join(scope.spawn(work)))
+    }
+
+    /// A thread for each half.
+    fn run_two(&mut self, cores: (usize, usize), plan: &Plan, control: &Control) -> Result<Ends, ClientError> {
+        let spins = self.wait == Wait::Poll;
+        let PacketClient { tx, rx, clock, live, .. } = self;
+        let (clock, live) = (&*clock, &*live);
+        let send = || {
+            let _end = EndOfSending(live);
+            pinned(cores.0)?;
+            let mut watch = spins.then(|| Watch::new(clock));
+            let mut half = Departures::new(clock, tx, plan, live, !spins);
+            drive(clock, &mut half, watch.as_mut())?;
+            let watched = watch.map(|w| w.finish("sender", Some(cores.0), &control.bridge()));
+            Ok::<_, ClientError>((half.finish(), watched))
+        };
+        let receive = || {
+            pinned(cores.1)?;
+            let mut watch = spins.then(|| Watch::new(clock));
+            let mut half = Arrivals::new(clock, rx, plan, live);
+            drive(clock, &mut half, watch.as_mut())?;
+            let watched = watch.map(|w| w.finish("receiver", Some(cores.1), &control.bridge()));
+            Ok::<_, ClientError>((half.finish(), watched))
+        };
+        let (sent, seen) = std::thread::scope(|scope| {
+            let receiver = scope.spawn(receive);
+            let sent = join(scope.spawn(send));
+            (sent, join(receiver))
+        });
+        let ((sent, sender), (seen, receiver)) = (sent?, seen?);
+        Ok(Ends { sent, seen, watched: sender.into_iter().chain(receiver).collect() })
+    }
+}
+
+/// What both halves brought home.
+struct Ends {
+    sent: Sent,
+    seen: Seen,
+    watched: Vec<Watched>,
+}
+
+/// Lets the receiver go when the sender fails or panics.
+struct EndOfSending<'a>(&'a Live);
+
+impl Drop for EndOfSending<'_> {
+    fn drop(&mut self) {
+        self.0.end_of_sending(usect_clock::tsc());
+    }
+}
+
+fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn pinned(core: usize) -> Result<(), ClientError> {
+    usect_clock::sleep_precisely();
+    pin(core).map_err(|e| ClientError::io(format!("pinning a thread to core {core}"), e))
+}
+
+impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
+    fn probe(&self) -> Arc<dyn Probe> {
+        self.live.clone()
+    }
+
+    fn run(&mut self, traffic: &Traffic, control: &Control) -> Result<Outcome, ClientError> {
+        let plan = self.plan(traffic);
+        let ends = match self.threads {
+            Threads::One { core } => self.run_one(core, &plan, control)?,
+            Threads::Two { sender, receiver } => self.run_two((sender, receiver), &plan, control)?,
+        };
+        let mut outcome = outcome(&self.live, traffic, ends, &control.bridge())?;
+        for note in [&self.tx.caps().note, &self.rx.caps().note] {
+            if !outcome.measurement.notes.contains(note) {
+                outcome.measurement.notes.push(note.clone());
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Result<Outcome, ClientError> {
+    let Ends { sent, seen, watched } = ends;
+    let counts = seen.tracker.finish(sent.warmup, sent.measured);
+    counts.balance()?;
+    let measurement = Measurement {
+        counts,
+        latency: Histogram::from_counts(&live.latency.counts()),
+        touched: Histogram::from_counts(&seen.touched.counts()),
+        scheduled: Some(Histogram::from_counts(&seen.scheduled.counts())),
+        lateness: Some(Histogram::from_counts(&sent.lateness)),
+        pace: Some(pace(traffic, sent.measured, sent.span_ns)),
+        ..Measurement::default()
+    };
+    Ok(Outcome { measurement, slow: seen.slow.map(|at| bridge.mono(Tsc(at)).0), watched })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Faulty;
+    use crate::mem;
+    use std::net::SocketAddrV4;
+    use usect_core::frame::{Endpoint, FrameSize};
+    use usect_core::rate::Rate;
+    use usect_core::scenario::{Faults, Mode};
+
+    fn flow() -> Flow {
+        let end =
+            |n: u8| Endpoint { mac: [2, 0, 0, 0, 0, n], address: SocketAddrV4::new([198, 18, 0, n].into(), 9000) };
+        Flow { source: end(1), destination: end(2) }
+    }
+
+    fn traffic(frames: u64, warmup_frames: u64) -> Traffic {
+        let rate = Rate::per_second(5_000).unwrap();
+        Traffic { frame_size: FrameSize::MIN, rate, warmup_frames, frames, mode: Mode::OneWay }
+    }
+
+    fn control(clock: &Clock) -> Control {
+        Control { stop: Arc::default(), bridge: Mutex::new(clock.bridge()) }
+    }
+
+    fn measure(traffic: &Traffic, faults: Faults) -> Measurement {
+        let clock = Clock::calibrate().unwrap();
+        let (a, b) = mem::pair();
+        let tx = Faulty::new(a.tx, faults);
+        let mut client = PacketClient::new(clock, tx, b.rx, flow(), Threads::One { core: 0 }, Arc::default());
+        client.run(traffic, &control(&clock)).unwrap().measurement
+    }
+
+    #[test]
+    fn every_frame_is_measured_and_the_warm_up_left_out() {
+        let m = measure(&traffic(2_000, 500), Faults::default());
+        assert_eq!((m.counts.sent, m.counts.received, m.counts.stamped), (2_000, 2_000, 2_000));
+        assert_eq!((m.counts.warmup_sent, m.counts.warmup_arrivals), (500, 500));
+        assert_eq!(m.latency.samples(), 2_000);
+        assert_eq!(m.lateness.unwrap().samples(), 2_000);
+        assert!(m.scheduled.unwrap().min() >= m.latency.min());
+    }
+
+    #[test]
+    fn faults_are_counted_exactly() {
+        let faults = Faults { drop_every: 100, duplicate_every: 150, swap_every: 200, corrupt_every: 700 };
+        let m = measure(&traffic(6_000, 0), faults);
+        let expected = {
+            let (a, _) = mem::pair();
+            let mut faulty = Faulty::new(a.tx, faults);
+            for _ in 0..6_000 {
+                let mut once = Some(60);
+                faulty.send(|_| once.take()).unwrap();
+            }
+            faulty.done()
+        };
+        let counts = m.counts;
+        assert_eq!(
+            (counts.duplicates, counts.reordered, counts.corrupted),
+            (expected.duplicated, expected.swapped, expected.corrupted)
+        );
+        assert_eq!(counts.lost, expected.dropped + expected.corrupted);
+        assert!(expected.dropped > 0 && expected.swapped > 0 && expected.corrupted > 0);
+    }
+
+    #[test]
+    fn a_stop_keeps_what_was_measured() {
+        let clock = Clock::calibrate().unwrap();
+        let (a, b) = mem::pair();
+        let stop: Arc<AtomicBool> = Arc::default();
+        let mut client = PacketClient::new(clock, a.tx, b.rx, flow(), Threads::One { core: 0 }, stop.clone());
+        let probe = client.probe();
+        let measurement = std::thread::scope(|scope| {
+            let trial = scope.spawn(|| client.run(&traffic(u64::MAX / 2, 0), &control(&clock)).unwrap().measurement);
+            while probe.received() < 1_000 {
+                std::thread::yield_now();
+            }
+            stop.store(true, Relaxed);
+            trial.join().unwrap()
+        });
+        assert!(measurement.counts.received >= 1_000);
+        assert_eq!(measurement.counts.lost, 0);
+    }
+
+    #[test]
+    fn a_rate_beyond_reach_is_an_error() {
+        let clock = Clock::calibrate().unwrap();
+        let (a, b) = mem::pair();
+        let mut client = PacketClient::new(clock, a.tx, b.rx, flow(), Threads::One { core: 0 }, Arc::default());
+        let traffic = Traffic { rate: Rate::per_second(10_000_000_000).unwrap(), ..traffic(20_000_000_000, 0) };
+        let error = client.run(&traffic, &control(&clock)).unwrap_err();
+        assert!(matches!(error, ClientError::Rate { .. }), "{error}");
+    }
+}

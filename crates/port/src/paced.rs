@@ -1,0 +1,322 @@
+//! The paced loop: one half sends each frame when it is due, the other takes and classifies what
+//! arrives. One thread turns either half or both; nothing here allocates, locks or prints.
+
+use crate::client::{ClientError, Live, Plan};
+use crate::{Receive, Transmit};
+use std::iter::Peekable;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use usect_clock::Clock;
+use usect_clock::watch::Watch;
+use usect_core::buckets::Recorder;
+use usect_core::frame;
+use usect_core::instant::Tsc;
+use usect_core::schedule::Schedule;
+use usect_core::signature::{self, Signature};
+use usect_core::stall::{Span, SpanLog, THRESHOLD_NS};
+use usect_core::tracker::{Arrival, Departure, Tracker};
+
+/// How long after the last departure residual frames are waited for (RFC 2544 §23).
+const RESIDUAL_NS: u64 = 2_000_000_000;
+/// How long it must be quiet, once every frame is in, before nothing more is expected.
+const QUIET_NS: u64 = 20_000_000;
+/// A sender that is behind its schedule by this, and by 2% of the time that has passed, can't keep the
+/// rate.
+const HOPELESS_NS: u64 = 200_000_000;
+
+/// What one turn of a half did.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Turn {
+    /// Frames handled.
+    handled: usize,
+    /// The half has nothing left to do.
+    done: bool,
+    /// The measured part began in this turn.
+    begins: bool,
+}
+
+/// A half, or both, of a measurement: turned again and again by [`drive`].
+pub(crate) trait Half {
+    fn turn(&mut self, now: Tsc, stalled: bool) -> Result<Turn, ClientError>;
+}
+
+impl<A: Half, B: Half> Half for (A, B) {
+    #[inline]
+    fn turn(&mut self, now: Tsc, stalled: bool) -> Result<Turn, ClientError> {
+        let (a, b) = (self.0.turn(now, stalled)?, self.1.turn(now, stalled)?);
+        Ok(Turn { handled: a.handled + b.handled, done: a.done && b.done, begins: a.begins || b.begins })
+    }
+}
+
+/// Turns a half until it is done. A thread that spins gets a watch on its stalls; one that blocks
+/// can't tell a stall from a wait and has none.
+pub(crate) fn drive(clock: &Clock, half: &mut impl Half, mut watch: Option<&mut Watch>) -> Result<(), ClientError> {
+    let mut last = Turn::default();
+    while !last.done {
+        let now = clock.now();
+        if last.begins
+            && let Some(watch) = &mut watch
+        {
+            watch.restart();
+        }
+        let stalled = watch.as_mut().is_some_and(|w| w.turn(now, last.handled));
+        last = half.turn(now, stalled)?;
+    }
+    Ok(())
+}
+
+/// The sending half.
+pub(crate) struct Departures<'a, T> {
+    clock: &'a Clock,
+    port: &'a mut T,
+    plan: &'a Plan,
+    live: &'a Live,
+    schedule: Peekable<Schedule>,
+    start: Tsc,
+    blocking: bool,
+    index: u64,
+    lateness: Recorder,
+    first: Tsc,
+    last: Tsc,
+}
+
+/// What the sending half did.
+pub(crate) struct Sent {
+    pub(crate) warmup: u64,
+    pub(crate) measured: u64,
+    pub(crate) lateness: Vec<u64>,
+    /// Between the first and the last measured departure, in nanoseconds.
+    pub(crate) span_ns: u64,
+}
+
+impl<'a, T: Transmit> Departures<'a, T> {
+    pub(crate) fn new(clock: &'a Clock, port: &'a mut T, plan: &'a Plan, live: &'a Live, blocking: bool) -> Self {
+        let whole = plan.flow.frame(plan.traffic.frame_size);
+        port.prepare(if port.caps().frames() { &whole } else { &whole[frame::HEADERS..] });
+        let frames = plan.traffic.warmup_frames + plan.traffic.frames;
+        Departures {
+            clock,
+            port,
+            plan,
+            live,
+            schedule: Schedule::constant(plan.traffic.rate, frames).peekable(),
+            start: Tsc(0),
+            blocking,
+            index: 0,
+            lateness: Recorder::default(),
+            first: Tsc(0),
+            last: Tsc(0),
+        }
+    }
+
+    pub(crate) fn finish(self) -> Sent {
+        let warmup = self.index.min(self.plan.traffic.warmup_frames);
+        Sent {
+            warmup,
+            measured: self.index - warmup,
+            lateness: self.lateness.counts(),
+            span_ns: self.clock.rate().ns(self.last.0.saturating_sub(self.first.0)),
+        }
+    }
+
+    fn due(&mut self) -> Option<Tsc> {
+        let offset = *self.schedule.peek()?;
+        Some(Tsc(self.start.0 + self.clock.rate().ticks(offset)))
+    }
+
+    /// Everything that is due, each frame stamped as its buffer is filled.
+    fn send_due(&mut self) -> Result<usize, ClientError> {
+        let Departures { clock, port, plan, live, schedule, start, index, lateness, first, last, .. } = self;
+        let mut hopeless = None;
+        let sent = port.send(|buffer| {
+            let offset = *schedule.peek()?;
+            let due = start.0 + clock.rate().ticks(offset);
+            let now = clock.now();
+            if now.0 < due {
+                return None;
+            }
+            let late_ns = clock.rate().ns(now.0 - due);
+            if late_ns > HOPELESS_NS.max(offset / 50) {
+                hopeless = Some(offset + late_ns);
+                return None;
+            }
+            schedule.next();
+            plan.write(buffer, *index as u32, Departure { at: now.0, lateness_ns: late_ns });
+            if *index >= plan.traffic.warmup_frames {
+                lateness.record(late_ns);
+                *last = now;
+                if *index == plan.traffic.warmup_frames {
+                    *first = now;
+                }
+            }
+            *index += 1;
+            Some(plan.length(port_frames(plan)))
+        });
+        live.sent.store(*index, Relaxed);
+        match hopeless {
+            Some(elapsed_ns) => Err(plan.unreachable(*index, elapsed_ns)),
+            None => sent.map_err(ClientError::sending),
+        }
+    }
+}
+
+fn port_frames(plan: &Plan) -> bool {
+    plan.payload_at > 0
+}
+
+impl<T: Transmit> Half for Departures<'_, T> {
+    #[inline]
+    fn turn(&mut self, now: Tsc, _stalled: bool) -> Result<Turn, ClientError> {
+        if self.start == Tsc(0) {
+            self.start = now;
+        }
+        let due = match self.due() {
+            Some(due) if !self.live.stop.load(Relaxed) => due,
+            _ => {
+                self.live.end_of_sending(now);
+                return Ok(Turn { done: true, ..Turn::default() });
+            }
+        };
+        if now < due {
+            if self.blocking {
+                self.clock.sleep_until(due);
+            }
+            return Ok(Turn::default());
+        }
+        let before = self.index;
+        let handled = self.send_due()?;
+        let boundary = self.plan.traffic.warmup_frames;
+        Ok(Turn { handled, done: false, begins: before <= boundary && self.index > boundary })
+    }
+}
+
+/// The receiving half.
+pub(crate) struct Arrivals<'a, R> {
+    clock: &'a Clock,
+    port: &'a mut R,
+    plan: &'a Plan,
+    live: &'a Live,
+    seen: Seen,
+    last_arrival: Tsc,
+}
+
+/// What the receiving half saw.
+pub(crate) struct Seen {
+    pub(crate) tracker: Tracker,
+    /// Latency from the scheduled departure.
+    pub(crate) scheduled: Recorder,
+    /// Latency of samples that were found directly after a stall of this thread.
+    pub(crate) touched: Recorder,
+    /// Slow samples that were not, on the counter: another thread's stall may have touched them.
+    pub(crate) slow: SpanLog,
+}
+
+impl<'a, R: Receive> Arrivals<'a, R> {
+    pub(crate) fn new(clock: &'a Clock, port: &'a mut R, plan: &'a Plan, live: &'a Live) -> Self {
+        let seen = Seen {
+            tracker: Tracker::new(plan.traffic.warmup_frames),
+            scheduled: Recorder::default(),
+            touched: Recorder::default(),
+            slow: SpanLog::default(),
+        };
+        Arrivals { clock, port, plan, live, seen, last_arrival: Tsc(0) }
+    }
+
+    pub(crate) fn finish(self) -> Seen {
+        self.seen
+    }
+
+    /// Whether nothing more is to be expected.
+    fn over(&self, now: Tsc) -> bool {
+        if !self.live.sending_done.load(Acquire) {
+            return false;
+        }
+        let since = |then: u64| self.clock.rate().ns(now.0.saturating_sub(then));
+        let last_departure = self.live.last_departure.load(Relaxed);
+        let sent = self.live.sent.load(Relaxed).saturating_sub(self.plan.traffic.warmup_frames);
+        let all_in = self.seen.tracker.received() >= sent;
+        let quiet = since(self.last_arrival.0.max(last_departure)) > QUIET_NS;
+        (all_in && quiet) || since(last_departure) > RESIDUAL_NS
+    }
+}
+
+impl Seen {
+    /// Puts one arrival into its class and, if it is to be measured, into the distributions.
+    #[inline]
+    fn classify(&mut self, clock: &Clock, plan: &Plan, live: &Live, frame: &[u8], at: Tsc, stalled: bool) {
+        let payload = match plan.payload(frame) {
+            Some(payload) => payload,
+            None => return self.tracker.foreign(),
+        };
+        let Some(signature) = plan.read(payload) else { return self.tracker.corrupted() };
+        if self.tracker.arrived(signature.sequence) != Arrival::Measured {
+            return;
+        }
+        let departure = signature.departure;
+        // The counter is one for the whole host; an arrival before its departure gets no stamp, so
+        // that the share of stamped frames shows it.
+        let Some(ticks) = at.0.checked_sub(departure.at) else { return };
+        let ns = clock.rate().ns(ticks);
+        self.tracker.stamped();
+        live.latency.record(ns);
+        self.scheduled.record(ns + departure.lateness_ns);
+        if stalled {
+            self.touched.record(ns);
+        } else if ns >= THRESHOLD_NS {
+            self.slow.push(Span { from: departure.at, to: at.0 });
+        }
+    }
+}
+
+impl<R: Receive> Half for Arrivals<'_, R> {
+    #[inline]
+    fn turn(&mut self, now: Tsc, stalled: bool) -> Result<Turn, ClientError> {
+        let Arrivals { clock, port, plan, live, seen, last_arrival } = self;
+        let before = seen.tracker.received();
+        let handled = port.recv(|frame, at| {
+            *last_arrival = at;
+            seen.classify(clock, plan, live, frame, at, stalled);
+        });
+        let handled = handled.map_err(ClientError::receiving)?;
+        let received = seen.tracker.received();
+        live.received.store(received, Relaxed);
+        let begins = before == 0 && received > 0;
+        Ok(Turn { handled, done: handled == 0 && self.over(now), begins })
+    }
+}
+
+impl Plan {
+    /// Writes what changes from frame to frame.
+    #[inline]
+    fn write(&self, buffer: &mut [u8], sequence: u32, departure: Departure) {
+        if port_frames(self) {
+            frame::set_identification(buffer, sequence as u16);
+        }
+        Signature { sequence, departure }.write(self.nonce, &mut buffer[self.payload_at..]);
+    }
+
+    /// The signature of a payload that is whole, fill included.
+    #[inline]
+    fn read(&self, payload: &[u8]) -> Option<Signature> {
+        let whole =
+            payload.len() == self.traffic.frame_size.payload() && payload[signature::LEN..].iter().all(|&b| b == 0);
+        if whole { Signature::read(self.nonce, payload) } else { None }
+    }
+
+    /// The payload of a frame of the expected flow; `None` for any other.
+    #[inline]
+    fn payload<'f>(&self, frame: &'f [u8]) -> Option<&'f [u8]> {
+        if !port_frames(self) {
+            return Some(frame);
+        }
+        self.expected.owns(frame).then(|| &frame[self.payload_at..])
+    }
+
+    fn length(&self, whole_frame: bool) -> usize {
+        if whole_frame { self.traffic.frame_size.without_fcs() } else { self.traffic.frame_size.payload() }
+    }
+
+    fn unreachable(&self, sent: u64, elapsed_ns: u64) -> ClientError {
+        let reached = sent as f64 * 1e9 / elapsed_ns as f64;
+        ClientError::Rate { requested: self.traffic.rate.frames_per_second(), reached }
+    }
+}
