@@ -33,6 +33,12 @@ impl Rate {
         (u128::from(index) * u128::from(self.per_ns) / u128::from(self.frames)) as u64
     }
 
+    /// The gap between departures as a fraction of nanoseconds in lowest terms: numerator, denominator.
+    pub fn gap(self) -> (u64, u64) {
+        let divisor = greatest_common_divisor(self.frames, self.per_ns);
+        (self.per_ns / divisor, self.frames / divisor)
+    }
+
     /// Frames due in `ns` nanoseconds.
     pub fn frames_in(self, ns: u64) -> u64 {
         (u128::from(ns) * u128::from(self.frames) / u128::from(self.per_ns)) as u64
@@ -42,6 +48,10 @@ impl Rate {
     pub fn frames_per_second(self) -> f64 {
         self.frames as f64 * 1e9 / self.per_ns as f64
     }
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// A rate as a user writes it, before the frame size is known: `20000`, `"20 kpps"`, `"1 Gbit/s"`.
@@ -143,7 +153,7 @@ mod tests {
     fn a_gigabit_of_64_byte_frames_is_1_488_mpps() {
         let rate = "1 Gbit/s".parse::<RateSpec>().unwrap().resolve(64);
         assert_eq!(rate.frames_in(1_000_000_000), 1_488_095);
-        assert_eq!(rate.offset_ns(1), 672);
+        assert_eq!((rate.offset_ns(1), rate.gap()), (672, (672, 1)));
     }
 
     #[test]

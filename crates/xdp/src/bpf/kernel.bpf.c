@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
+ *
+ * The in-kernel client: `generate` is run by BPF_PROG_TEST_RUN with live frames, once per frame, waits
+ * until the frame is due, stamps it out of band and sends it; `receive` sits at the receiver's interface
+ * and reads the stamps; `reflect` sits there instead in round-trip mode. No payload byte is touched.
+ */
+#include "stamps.bpf.h"
+
+#define STALLS 16384
+/* Turns of the wait, about 25 ns each; user space sleeps through longer gaps. */
+#define PATIENCE (1 << 20)
+
+struct config {
+	struct flow sent, expected;
+	__u8 header[HEADERS + 2]; /* of every frame; identification and checksum zero */
+	__u32 checksum;           /* folded sum of the IP header so far */
+	__u32 length;             /* of a whole frame, without FCS */
+	__u64 gap_ns, gap_rest, gap_parts; /* between departures: gap_ns + gap_rest/gap_parts */
+	__u64 measure_from, frames;        /* warm-up frames, and all */
+};
+
+const volatile struct config config = {};
+
+struct {
+	struct stamps stamps;
+	__u64 lateness[BUCKETS];
+	struct span stalls[STALLS];
+	__u64 stall_count;
+	__u64 began, last; /* when the generator was first and last seen, since the measured part began */
+	__u64 due, due_rest;
+	__u64 index;
+	__u64 first_departure, last_departure; /* of the measured part */
+	__u32 stop;
+	__u32 probe_index;
+	__u64 probe_value;
+} state = {};
+
+static __always_inline void watch(__u64 now)
+{
+	if (state.last && now - state.last > STALL_NS) {
+		__u64 i = state.stall_count++;
+
+		if (i < STALLS) {
+			state.stalls[i].from = state.last;
+			state.stalls[i].to = now;
+		}
+	}
+	state.last = now;
+}
+
+static long wait_turn(__u32 turn, void *unused)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	watch(now);
+	return now >= state.due || state.stop;
+}
+
+static __always_inline __u16 fold(__u32 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~((sum & 0xffff) + (sum >> 16));
+}
+
+/* Frames are recycled with what the last path did to them: every byte of the headers is set. */
+static __always_inline int write_headers(struct xdp_md *ctx, __u16 id)
+{
+	__u8 *frame = (void *)(long)ctx->data;
+
+	if (frame + HEADERS > (__u8 *)(long)ctx->data_end)
+		return -1;
+#pragma unroll
+	for (int i = 0; i < HEADERS; i += 2)
+		*(__u16 *)(frame + i) = *(const volatile __u16 *)(config.header + i);
+	*(__u16 *)(frame + 18) = bpf_htons(id);
+	*(__u16 *)(frame + 24) = bpf_htons(fold(config.checksum + id));
+	return 0;
+}
+
+static __always_inline void schedule_next(void)
+{
+	state.due += config.gap_ns;
+	state.due_rest += config.gap_rest;
+	if (state.due_rest >= config.gap_parts) {
+		state.due_rest -= config.gap_parts;
+		state.due++;
+	}
+}
+
+SEC("xdp")
+int generate(struct xdp_md *ctx)
+{
+	__u64 index = state.index, now, lateness;
+
+	if (state.stop || index >= config.frames)
+		return XDP_DROP;
+	if (index == 0 && state.due == 0)
+		state.due = bpf_ktime_get_ns() + 1000;
+	bpf_loop(PATIENCE, wait_turn, NULL, 0);
+	if (write_headers(ctx, index))
+		return XDP_ABORTED;
+	now = bpf_ktime_get_ns();
+	if (now < state.due)
+		return XDP_DROP;
+	lateness = now - state.due;
+	if (index == config.measure_from) {
+		state.stall_count = 0;
+		state.began = now;
+		state.first_departure = now;
+	}
+	if (index >= config.measure_from) {
+		count_bucket(state.lateness, lateness);
+		state.last_departure = now;
+	}
+	schedule_next();
+	state.index = index + 1;
+	depart(&state.stamps, index, now, lateness > 0xffffffff ? 0xffffffff : lateness);
+	return XDP_TX;
+}
+
+static __always_inline int whole(const __u8 *frame, __u32 length)
+{
+	__u32 sum = 0;
+
+#pragma unroll
+	for (int i = 14; i < 34; i += 2)
+		sum += *(const __u16 *)(frame + i);
+	return length == config.length && fold(sum) == 0;
+}
+
+SEC("xdp")
+int receive(struct xdp_md *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct flow expected = config.expected;
+
+	if (frame + HEADERS > end || !owns(&expected, frame))
+		return XDP_PASS;
+	if (!whole(frame, end - frame)) {
+		count(&state.stamps.arrivals);
+		count(&state.stamps.corrupted);
+		return XDP_DROP;
+	}
+	arrive(&state.stamps, bpf_ntohs(*(__u16 *)(frame + 18)), 0xffff, now, config.measure_from);
+	return XDP_DROP;
+}
+
+static __always_inline void swap2(__u8 *a, __u8 *b)
+{
+	__u16 t = *(__u16 *)a;
+
+	*(__u16 *)a = *(__u16 *)b;
+	*(__u16 *)b = t;
+}
+
+/* Sends frames of the flow back to where they came from. Sums don't depend on the order of words, so
+ * no checksum changes. */
+SEC("xdp")
+int reflect(struct xdp_md *ctx)
+{
+	__u8 *frame = (void *)(long)ctx->data;
+	struct flow sent = config.sent;
+
+	if (frame + HEADERS > (__u8 *)(long)ctx->data_end || !owns(&sent, frame))
+		return XDP_PASS;
+#pragma unroll
+	for (int i = 0; i < 6; i += 2)
+		swap2(frame + i, frame + 6 + i);
+	swap2(frame + 26, frame + 30);
+	swap2(frame + 28, frame + 32);
+	swap2(frame + 34, frame + 36);
+	return XDP_TX;
+}
+
+/* For the test that holds bucket() to its twin in Rust. */
+SEC("xdp")
+int probe_bucket(struct xdp_md *ctx)
+{
+	state.probe_index = bucket(state.probe_value);
+	return XDP_PASS;
+}
+
+char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,333 @@
+//! The in-kernel client (paper 001): frames are generated, paced, stamped and received in eBPF, the
+//! stamps are kept out of band in one array, keyed by the IP identification. No payload byte is
+//! touched, no kernel module is needed, and every frame is stamped.
+
+use crate::error::XdpError;
+use crate::mapped::{Mapped, Shared};
+use crate::skel::kernel::{KernelSkelBuilder, types};
+use crate::stamps::{SharedSpan, Stamps, loaded, network_order, spans};
+use crate::sys;
+use libbpf_rs::MapCore;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use usect_clock::Clock;
+use usect_core::buckets;
+use usect_core::frame::{Flow, HEADERS, internet_checksum};
+use usect_core::histogram::Histogram;
+use usect_core::measurement::Measurement;
+use usect_core::scenario::Mode;
+use usect_core::stall::Watched;
+use usect_core::trial::Traffic;
+use usect_port::client::{Client, ClientError, Control, Outcome, Probe, pace};
+use usect_port::pin;
+
+const STALLS: usize = 16384;
+/// Longest gap between departures that the program waits out by itself; see `PATIENCE` in kernel.bpf.c.
+const LONGEST_SPIN_NS: u64 = 1_000_000;
+/// How long before a departure the program is entered when user space slept through the gap.
+const HEAD_START_NS: u64 = 300_000;
+/// How long residual frames are waited for (RFC 2544 §23), and how long it must be quiet before that.
+const RESIDUAL: Duration = Duration::from_secs(2);
+const QUIET: Duration = Duration::from_millis(20);
+/// A generator this far behind its schedule, and by 2% of the time that has passed, can't keep the rate.
+const HOPELESS_NS: u64 = 200_000_000;
+
+/// `state` of kernel.bpf.c.
+#[repr(C)]
+pub(crate) struct State {
+    stamps: Stamps,
+    lateness: [AtomicU64; buckets::LEN],
+    stalls: [SharedSpan; STALLS],
+    stall_count: AtomicU64,
+    began: AtomicU64,
+    last: AtomicU64,
+    due: AtomicU64,
+    due_rest: AtomicU64,
+    index: AtomicU64,
+    first_departure: AtomicU64,
+    last_departure: AtomicU64,
+    stop: AtomicU32,
+    pub(crate) probe_index: AtomicU32,
+    pub(crate) probe_value: AtomicU64,
+}
+
+// SAFETY: repr(C), atomics only.
+unsafe impl Shared for State {}
+
+impl Probe for Mapped<State> {
+    fn sent(&self) -> u64 {
+        self.index.load(Relaxed)
+    }
+
+    fn received(&self) -> u64 {
+        self.stamps.received.load(Relaxed)
+    }
+
+    fn latency(&self) -> Vec<u64> {
+        self.stamps.latency()
+    }
+}
+
+/// What the programs need to know before they are loaded.
+pub(crate) struct Config {
+    sent: Flow,
+    expected: Flow,
+    traffic: Traffic,
+}
+
+impl Config {
+    #[cfg(test)]
+    pub(crate) fn for_test() -> Config {
+        let end = |n| usect_core::frame::Endpoint {
+            mac: [n; 6],
+            address: std::net::SocketAddrV4::new([198, 18, 0, n].into(), 9000),
+        };
+        let flow = Flow { source: end(1), destination: end(2) };
+        let rate = usect_core::rate::Rate::per_second(1000).expect("not zero");
+        let traffic = Traffic {
+            frame_size: usect_core::frame::FrameSize::MIN,
+            rate,
+            warmup_frames: 0,
+            frames: 1,
+            mode: Mode::OneWay,
+        };
+        Config { sent: flow, expected: flow, traffic }
+    }
+}
+
+/// The loaded programs and their state.
+pub(crate) struct Loaded {
+    generate: OwnedFd,
+    receive: OwnedFd,
+    reflect: OwnedFd,
+    #[cfg(test)]
+    pub(crate) probe_bucket: OwnedFd,
+    pub(crate) state: Arc<Mapped<State>>,
+}
+
+impl Loaded {
+    pub(crate) fn new(config: &Config) -> Result<Loaded, XdpError> {
+        let mut object = MaybeUninit::uninit();
+        let mut open = KernelSkelBuilder::default()
+            .open(&mut object)
+            .map_err(|e| XdpError::bpf("opening the in-kernel client", e))?;
+        write_config(&mut open.maps.rodata_data.as_mut().expect("the client has constants").config, config);
+        let skel = open
+            .load()
+            .map_err(|e| XdpError::bpf("loading the in-kernel client (it needs kernel 5.18 with BTF)", e))?;
+        let own = |fd: std::os::fd::BorrowedFd<'_>| {
+            fd.try_clone_to_owned().map_err(|e| XdpError::os("keeping a program of the in-kernel client", &e))
+        };
+        Ok(Loaded {
+            generate: own(skel.progs.generate.as_fd())?,
+            receive: own(skel.progs.receive.as_fd())?,
+            reflect: own(skel.progs.reflect.as_fd())?,
+            #[cfg(test)]
+            probe_bucket: own(skel.progs.probe_bucket.as_fd())?,
+            state: Arc::new(Mapped::new(skel.maps.bss.as_fd(), skel.maps.bss.value_size() as usize)?),
+        })
+    }
+}
+
+fn write_config(out: &mut types::config, config: &Config) {
+    let frame = config.sent.frame(config.traffic.frame_size);
+    for (slot, flow) in [(&mut out.sent, &config.sent), (&mut out.expected, &config.expected)] {
+        (slot.source, slot.destination, slot.source_port, slot.destination_port) = network_order(flow);
+    }
+    out.header[..HEADERS].copy_from_slice(&frame[..HEADERS]);
+    out.header[24..26].copy_from_slice(&[0, 0]);
+    out.checksum = u32::from(!internet_checksum(&out.header[14..34]));
+    out.length = frame.len() as u32;
+    let (gap, parts) = config.traffic.rate.gap();
+    (out.gap_ns, out.gap_rest, out.gap_parts) = (gap / parts, gap % parts, parts);
+    out.measure_from = config.traffic.warmup_frames;
+    out.frames = config.traffic.warmup_frames + config.traffic.frames;
+}
+
+/// The in-kernel client. Load it anywhere, attach its receiving end from inside the receiver's namespace,
+/// and call [`Client::run`] inside the sender's.
+pub struct KernelClient {
+    loaded: Loaded,
+    traffic: Traffic,
+    frame: Vec<u8>,
+    tx: u32,
+    core: usize,
+    clock: Clock,
+    links: Vec<OwnedFd>,
+    notes: Vec<String>,
+    stop: Arc<AtomicBool>,
+}
+
+/// What the client measures.
+#[derive(Debug, Clone, Copy)]
+pub struct Assignment {
+    /// The frames as they are sent.
+    pub flow: Flow,
+    /// How many, how large, how fast; `mode` says whether they come back.
+    pub traffic: Traffic,
+    /// Index of the sending interface in the sender's namespace.
+    pub tx: u32,
+    /// The core that generates.
+    pub core: usize,
+}
+
+impl KernelClient {
+    /// Loads the programs for one assignment. `stop` ends its trial early.
+    pub fn load(clock: Clock, assignment: &Assignment, stop: Arc<AtomicBool>) -> Result<KernelClient, XdpError> {
+        let Assignment { flow, traffic, tx, core } = *assignment;
+        let expected = if traffic.mode == Mode::RoundTrip { flow.reversed() } else { flow };
+        let loaded = Loaded::new(&Config { sent: flow, expected, traffic })?;
+        let frame = flow.frame(traffic.frame_size);
+        Ok(KernelClient { loaded, traffic, frame, tx, core, clock, links: Vec::new(), notes: Vec::new(), stop })
+    }
+
+    /// Attaches the receiver to an interface of the calling thread's namespace: the receiver's one way,
+    /// the sender's for a round trip.
+    pub fn attach_receiver(&mut self, ifindex: u32) -> Result<(), XdpError> {
+        self.attach("receiver", ifindex)
+    }
+
+    /// Attaches the reflector of a round trip to an interface of the calling thread's namespace.
+    pub fn attach_reflector(&mut self, ifindex: u32) -> Result<(), XdpError> {
+        self.attach("reflector", ifindex)
+    }
+
+    fn attach(&mut self, role: &str, ifindex: u32) -> Result<(), XdpError> {
+        let program = if role == "receiver" { &self.loaded.receive } else { &self.loaded.reflect };
+        let (link, mode) = sys::attach_xdp(program.as_fd(), ifindex)
+            .map_err(|e| XdpError::os(format!("attaching the in-kernel {role} to interface {ifindex}"), &e))?;
+        self.links.push(link);
+        self.notes.push(format!("in-kernel {role}, {mode} XDP"));
+        Ok(())
+    }
+
+    /// Runs the generator until every frame has left, the trial is stopped, or it can't keep the rate.
+    fn generate(&self) -> Result<(), ClientError> {
+        let frames = self.traffic.warmup_frames + self.traffic.frames;
+        let slow = self.traffic.rate.offset_ns(1) > LONGEST_SPIN_NS;
+        let state = &self.loaded.state;
+        while state.index.load(Relaxed) < frames && state.stop.load(Relaxed) == 0 {
+            if slow {
+                self.sleep_towards_due();
+            }
+            let left = frames - state.index.load(Relaxed);
+            let repeat = if slow { 1 } else { left.min(i32::MAX as u64) as u32 };
+            match sys::live_frames(self.loaded.generate.as_fd(), &self.frame, self.tx, repeat, 1) {
+                Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(generator_failed(e)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn sleep_towards_due(&self) {
+        let due = self.loaded.state.due.load(Relaxed).saturating_sub(HEAD_START_NS);
+        let ahead = due.saturating_sub(usect_clock::mono().0);
+        let now = self.clock.now();
+        self.clock.sleep_until(usect_core::instant::Tsc(now.0 + self.clock.rate().ticks(ahead)));
+    }
+
+    /// Waits until every frame is in and it is quiet, or RFC 2544's two seconds are over.
+    fn await_residual_frames(&self) {
+        let stamps = &self.loaded.state.stamps;
+        let begun = Instant::now();
+        let mut activity = stamps.activity();
+        let mut quiet_since = Instant::now();
+        while begun.elapsed() < RESIDUAL {
+            std::thread::sleep(Duration::from_millis(2));
+            let now = stamps.activity();
+            if now != activity {
+                (activity, quiet_since) = (now, Instant::now());
+            }
+            let counts = stamps.counts(self.traffic.warmup_frames);
+            if counts.lost == 0 && quiet_since.elapsed() > QUIET {
+                break;
+            }
+        }
+    }
+
+    /// Looks after the generator from another core: passes on a stop, and gives up a hopeless rate.
+    fn supervise(&self, done: &AtomicBool) -> Option<ClientError> {
+        let state = &self.loaded.state;
+        while !done.load(Relaxed) {
+            std::thread::sleep(Duration::from_millis(20));
+            let (due, index) = (state.due.load(Relaxed), state.index.load(Relaxed));
+            let offset = self.traffic.rate.offset_ns(index);
+            let behind = if due == 0 { 0 } else { usect_clock::mono().0.saturating_sub(due) };
+            let hopeless = behind > HOPELESS_NS.max(offset / 50) && !done.load(Relaxed);
+            if hopeless || self.stop.load(Relaxed) {
+                state.stop.store(1, Relaxed);
+            }
+            if hopeless && index < self.traffic.warmup_frames + self.traffic.frames {
+                let reached = index as f64 * 1e9 / (offset + behind) as f64;
+                return Some(ClientError::Rate { requested: self.traffic.rate.frames_per_second(), reached });
+            }
+        }
+        None
+    }
+
+    fn outcome(&self) -> Result<Outcome, ClientError> {
+        let state = &self.loaded.state;
+        let counts = state.stamps.counts(self.traffic.warmup_frames);
+        counts.balance()?;
+        let get = |value: &AtomicU64| value.load(Relaxed);
+        let span_ns = get(&state.last_departure).saturating_sub(get(&state.first_departure));
+        let measurement = Measurement {
+            counts,
+            latency: Histogram::from_counts(&state.stamps.latency()),
+            scheduled: Some(state.stamps.scheduled()),
+            lateness: Some(Histogram::from_counts(&loaded(&state.lateness))),
+            pace: Some(pace(&self.traffic, counts.sent, span_ns)),
+            notes: self.notes.clone(),
+            ..Measurement::default()
+        };
+        let watched = Watched {
+            thread: "generator".into(),
+            core: Some(self.core),
+            observed_ns: get(&state.last).saturating_sub(get(&state.began)),
+            log: spans(&state.stalls, get(&state.stall_count)),
+        };
+        Ok(Outcome { measurement, slow: state.stamps.slow(), watched: vec![watched] })
+    }
+}
+
+fn generator_failed(error: io::Error) -> ClientError {
+    let why = match error.raw_os_error() {
+        Some(libc::EINVAL | libc::EOPNOTSUPP) => {
+            "generating frames in the kernel; it needs kernel 5.18 or newer and an interface that can send XDP frames"
+        }
+        _ => "generating frames in the kernel",
+    };
+    ClientError::io(why, error)
+}
+
+impl Client for KernelClient {
+    fn probe(&self) -> Arc<dyn Probe> {
+        self.loaded.state.clone()
+    }
+
+    fn run(&mut self, _traffic: &Traffic, _control: &Control) -> Result<Outcome, ClientError> {
+        let done = AtomicBool::new(false);
+        let this = &*self;
+        let (generated, hopeless) = std::thread::scope(|scope| {
+            let supervisor = scope.spawn(|| this.supervise(&done));
+            // After the supervisor was started, which would inherit the core.
+            let pinned =
+                pin(this.core).map_err(|e| ClientError::io(format!("pinning the generator to core {}", this.core), e));
+            let generated = pinned.and_then(|()| this.generate());
+            done.store(true, Relaxed);
+            (generated, supervisor.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        generated?;
+        if let Some(hopeless) = hopeless {
+            return Err(hopeless);
+        }
+        self.await_residual_frames();
+        self.outcome()
+    }
+}

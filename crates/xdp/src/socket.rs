@@ -1,0 +1,175 @@
+//! An AF_XDP socket with its packet memory (umem), over libc.
+
+use crate::ring::{Consumer, Producer};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Bytes of a frame's place in the umem.
+pub(crate) const CHUNK: usize = 4096;
+/// Entries of each ring.
+pub(crate) const RING: u32 = 2048;
+/// Chunks for sending, and as many for receiving.
+pub(crate) const CHUNKS: usize = RING as usize;
+
+/// Packet memory shared with the kernel: the first half of the chunks is for sending, the second for
+/// receiving.
+pub(crate) struct Umem {
+    at: NonNull<u8>,
+}
+
+// SAFETY: the memory is valid in every thread; who may touch which chunk is ruled by the rings, and the two
+// halves of a port own disjoint chunks.
+unsafe impl Send for Umem {}
+// SAFETY: as above; access goes through `chunk`, whose caller vouches for owning the chunk.
+unsafe impl Sync for Umem {}
+
+impl Umem {
+    const LENGTH: usize = 2 * CHUNKS * CHUNK;
+
+    fn new() -> io::Result<Umem> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+        // SAFETY: a fresh anonymous mapping at an address that the kernel chooses.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), Umem::LENGTH, protection, flags, -1, 0) };
+        match NonNull::new(at) {
+            Some(at) if at.as_ptr() != libc::MAP_FAILED => Ok(Umem { at: at.cast() }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The bytes from `address` on, at most to the end of its chunk.
+    ///
+    /// # Safety
+    /// The caller owns the chunk: it is in no ring and no other reference to it exists.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "chunks are owned by whoever took them from a ring, not by the umem")]
+    pub(crate) unsafe fn chunk(&self, address: u64, length: usize) -> &mut [u8] {
+        let address = address as usize;
+        assert!(address + length <= Umem::LENGTH && address % CHUNK + length <= CHUNK, "a descriptor outside the umem");
+        // SAFETY: inside the mapping by the assertion; exclusive by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr().add(address), length) }
+    }
+}
+
+impl Drop for Umem {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, of this length, and both halves of the port are gone.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), Umem::LENGTH) };
+    }
+}
+
+/// A socket bound to a queue of an interface, and its rings.
+pub(crate) struct Bound {
+    pub(crate) fd: Arc<OwnedFd>,
+    pub(crate) umem: Arc<Umem>,
+    pub(crate) fill: Producer<u64>,
+    pub(crate) completion: Consumer<u64>,
+    pub(crate) rx: Consumer<libc::xdp_desc>,
+    pub(crate) tx: Producer<libc::xdp_desc>,
+    pub(crate) zero_copy: bool,
+}
+
+/// Binds a socket to a queue of an interface of the calling thread's namespace, without copies where the
+/// driver can.
+pub(crate) fn bind(ifindex: u32, queue: u32) -> io::Result<Bound> {
+    match bind_as(ifindex, queue, libc::XDP_ZEROCOPY) {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EINVAL)) => {
+            bind_as(ifindex, queue, libc::XDP_COPY)
+        }
+        result => result,
+    }
+}
+
+fn bind_as(ifindex: u32, queue: u32, mode: u16) -> io::Result<Bound> {
+    // SAFETY: no pointers; the result is checked.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a fresh descriptor that nobody else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let umem = Umem::new()?;
+    register(&fd, &umem)?;
+    let raw = fd.as_raw_fd();
+    let offsets = mmap_offsets(&fd)?;
+    let bound = Bound {
+        fill: Producer::map(raw, libc::XDP_UMEM_PGOFF_FILL_RING as i64, offsets.fr, RING)?,
+        completion: Consumer::map(raw, libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64, offsets.cr, RING)?,
+        rx: Consumer::map(raw, libc::XDP_PGOFF_RX_RING, offsets.rx, RING)?,
+        tx: Producer::map(raw, libc::XDP_PGOFF_TX_RING, offsets.tx, RING)?,
+        fd: Arc::new(fd),
+        umem: Arc::new(umem),
+        zero_copy: mode == libc::XDP_ZEROCOPY,
+    };
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: mode | libc::XDP_USE_NEED_WAKEUP,
+        sxdp_ifindex: ifindex,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: 0,
+    };
+    // SAFETY: `address` is a sockaddr_xdp of the size given.
+    let failed = unsafe { libc::bind(raw, (&raw const address).cast(), size_of_val(&address) as u32) };
+    if failed == 0 { Ok(bound) } else { Err(io::Error::last_os_error()) }
+}
+
+fn register(fd: &OwnedFd, umem: &Umem) -> io::Result<()> {
+    let registration = libc::xdp_umem_reg {
+        addr: umem.at.as_ptr() as u64,
+        len: Umem::LENGTH as u64,
+        chunk_size: CHUNK as u32,
+        headroom: 0,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    set(fd, libc::XDP_UMEM_REG, &registration)?;
+    for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING] {
+        set(fd, ring, &RING)?;
+    }
+    Ok(())
+}
+
+fn set<T>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
+    let (at, size) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: `value` is valid for reads of its size.
+    let failed = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, at, size) };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn mmap_offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
+    // SAFETY: the structure is plain integers, for which zero is a value.
+    let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
+    let mut size = size_of_val(&offsets) as libc::socklen_t;
+    // SAFETY: `offsets` is valid for writes of `size` bytes.
+    let failed = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_XDP,
+            libc::XDP_MMAP_OFFSETS,
+            (&raw mut offsets).cast(),
+            &raw mut size,
+        )
+    };
+    if failed == 0 { Ok(offsets) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Asks the kernel to look at the transmit ring.
+#[inline]
+pub(crate) fn kick(fd: &OwnedFd) -> io::Result<()> {
+    // SAFETY: an empty message; no memory is read.
+    let sent = unsafe { libc::sendto(fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
+    if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Asks the kernel to look at the fill ring.
+pub(crate) fn wake_receiver(fd: &OwnedFd) -> io::Result<()> {
+    let (none, flags) = (std::ptr::null_mut(), libc::MSG_DONTWAIT);
+    // SAFETY: no buffer is given, so none is written.
+    let received =
+        unsafe { libc::recvfrom(fd.as_raw_fd(), none, 0, flags, std::ptr::null_mut(), std::ptr::null_mut()) };
+    let error = io::Error::last_os_error();
+    let passing = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR));
+    if received >= 0 || passing { Ok(()) } else { Err(error) }
+}
