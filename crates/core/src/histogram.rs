@@ -22,8 +22,13 @@ impl Default for Histogram {
 impl Histogram {
     /// From counts per bucket in the layout of [`buckets`].
     pub fn from_counts(counts: &[u64]) -> Histogram {
+        Histogram::from_buckets(counts.iter().copied().enumerate().filter(|&(_, count)| count > 0))
+    }
+
+    /// From pairs of bucket and count.
+    pub fn from_buckets(pairs: impl IntoIterator<Item = (usize, u64)>) -> Histogram {
         let mut histogram = Histogram::default();
-        for (index, &count) in counts.iter().enumerate().filter(|&(_, &count)| count > 0) {
+        for (index, count) in pairs {
             histogram.0.saturating_record_n(buckets::lowest(index), count);
         }
         histogram

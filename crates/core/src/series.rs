@@ -19,39 +19,54 @@ pub struct Point {
     pub max_ns: u64,
 }
 
-/// Builds a series from the same growing counts, read again and again.
+/// Builds a series from the same growing counts, read again and again. Sampling is cheap, because it
+/// happens beside the measurement; the figures are worked out by [`Sampler::finish`].
 #[derive(Debug, Default)]
 pub struct Sampler {
     last: Vec<u64>,
-    points: Vec<Point>,
+    intervals: Vec<Interval>,
     since_s: f64,
+}
+
+/// The samples of one interval: bucket and count.
+#[derive(Debug)]
+struct Interval {
+    at_s: f64,
+    fresh: Vec<(usize, u64)>,
 }
 
 impl Sampler {
     /// Closes the interval that ends now, `at_s` seconds after the traffic began.
     pub fn sample(&mut self, at_s: f64, counts: Vec<u64>) {
         self.last.resize(counts.len(), 0);
-        let fresh: Vec<u64> = counts.iter().zip(&self.last).map(|(now, before)| now.saturating_sub(*before)).collect();
-        let histogram = Histogram::from_counts(&fresh);
+        let pairs = counts.iter().zip(&self.last).enumerate();
+        let fresh = pairs.filter(|(_, (now, last))| now > last).map(|(i, (now, last))| (i, now - last)).collect();
+        self.intervals.push(Interval { at_s: self.since_s, fresh });
+        self.last = counts;
+        self.since_s = at_s;
+    }
+
+    /// The series.
+    pub fn finish(self) -> Vec<Point> {
+        self.intervals.into_iter().map(Interval::point).collect()
+    }
+}
+
+impl Interval {
+    fn point(self) -> Point {
+        let histogram = Histogram::from_buckets(self.fresh);
         let cumulative = histogram.cumulative();
         let figure = |share| {
             let quantile = Quantile::new(share).expect("constant share");
             stats::estimate(&cumulative, quantile).value.map(|v| v.ns)
         };
-        self.points.push(Point {
-            at_s: self.since_s,
+        Point {
+            at_s: self.at_s,
             samples: histogram.samples(),
             p50_ns: figure(0.5),
             p99_ns: figure(0.99),
             max_ns: histogram.max(),
-        });
-        self.last = counts;
-        self.since_s = at_s;
-    }
-
-    /// The points so far.
-    pub fn finish(self) -> Vec<Point> {
-        self.points
+        }
     }
 }
 

@@ -1,1 +1,74 @@
-//! To come.
+//! What is measured: forwarders, the bridge, reflectors. Each is started, watched while it runs, and
+//! stopped by its guard.
+
+mod bridge;
+mod forwarder;
+mod redirect;
+mod reflector;
+mod spinning;
+mod stream;
+
+pub use bridge::Bridge;
+pub use forwarder::Forwarder;
+pub use redirect::Redirect;
+pub use reflector::Reflector;
+
+use usect_core::stall::Watched;
+
+/// A running device under test. Dropping it stops it.
+pub trait Dut {
+    /// The delay that it is known to impose on every frame, in nanoseconds, where it is known.
+    fn known_delay_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Stops it, and returns what it did and what its threads saw.
+    fn stop(self: Box<Self>) -> Result<Report, DutError>;
+}
+
+/// What a DUT did while it ran.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Name and number: frames forwarded, faults imposed.
+    pub done: Vec<(String, u64)>,
+    /// The stalls of its spinning threads.
+    pub watched: Vec<Watched>,
+}
+
+/// Why a DUT could not be started or failed. Each is one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum DutError {
+    /// Setting up its interfaces failed.
+    #[error(transparent)]
+    Lab(#[from] usect_lab::LabError),
+    /// The kernel refused its program.
+    #[error("the XDP forwarder could not be {doing}: {why}")]
+    Program {
+        /// What was being done.
+        doing: &'static str,
+        /// The kernel's or libbpf's answer.
+        why: String,
+    },
+    /// A port failed while it ran.
+    #[error("the {what} stopped: {source}")]
+    Stopped {
+        /// Which DUT.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// A bare wire: nothing at all between the two taps of an interface pair.
+#[derive(Debug)]
+pub struct Wire;
+
+impl Dut for Wire {
+    fn known_delay_ns(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn stop(self: Box<Self>) -> Result<Report, DutError> {
+        Ok(Report::default())
+    }
+}

@@ -1,1 +1,33 @@
-//! To come.
+//! The bench: network namespaces joined by veth pairs, and what there is to know about the host.
+//!
+//! Everything that is made here is journalled before it exists, so that a run that was killed leaves
+//! nothing that [`recover`] can't remove. Namespaces are those of `ip netns`, by its names, and are
+//! made by iproute2 and ethtool, whose commands a user can repeat by hand.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod audit;
+mod error;
+mod journal;
+mod lab;
+mod link;
+mod lock;
+mod name;
+mod netns;
+mod owner;
+mod privilege;
+mod program;
+mod state;
+mod topology;
+
+pub use error::LabError;
+pub use lab::{Lab, LabInfo, down, list, recover};
+pub use link::{Link, link};
+pub use lock::{Lock, lock};
+pub use netns::{netns_inum, within};
+pub use program::run;
+pub use state::State;
+pub use topology::Shape;
+
+/// The lab of a run that names none.
+pub const DEFAULT_LAB: &str = "usect";

@@ -1,0 +1,67 @@
+//! A thread that turns a piece of work round and round on its core until it is told to stop.
+
+use crate::{DutError, Report};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use usect_clock::Clock;
+use usect_clock::watch::Watch;
+use usect_core::stall::Watched;
+
+/// What a DUT's thread does.
+pub(crate) trait Work: Send + 'static {
+    /// Handles what is there and returns how many frames that were.
+    fn turn(&mut self) -> io::Result<usize>;
+    /// Sends what is still held back and says what was done.
+    fn finish(self) -> io::Result<Vec<(String, u64)>>;
+}
+
+/// The running thread; dropping it stops it.
+pub(crate) struct Spinning {
+    what: &'static str,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<io::Result<Report>>>,
+}
+
+impl Spinning {
+    /// Starts turning on a core, or wherever the scheduler likes.
+    pub(crate) fn start(what: &'static str, clock: Clock, core: Option<usize>, work: impl Work) -> Spinning {
+        let stop: Arc<AtomicBool> = Arc::default();
+        let watched_stop = stop.clone();
+        let thread = std::thread::spawn(move || spin(what, &clock, core, work, &watched_stop));
+        Spinning { what, stop, thread: Some(thread) }
+    }
+
+    /// Stops it and returns what it did.
+    pub(crate) fn stop(mut self) -> Result<Report, DutError> {
+        self.stop.store(true, Relaxed);
+        let thread = self.thread.take().expect("only stop and drop take it");
+        let result = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        result.map_err(|source| DutError::Stopped { what: self.what, source })
+    }
+}
+
+impl Drop for Spinning {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // Its result is of no interest to whoever drops it instead of stopping it.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn spin(what: &str, clock: &Clock, core: Option<usize>, mut work: impl Work, stop: &AtomicBool) -> io::Result<Report> {
+    core.map_or(Ok(()), usect_port::pin)?;
+    let mut bridge = clock.bridge();
+    let mut watch = Watch::new(clock);
+    let mut handled = 0;
+    while !stop.load(Relaxed) {
+        watch.turn(clock.now(), handled);
+        handled = work.turn()?;
+    }
+    bridge.add(usect_clock::correlate());
+    let watched: Vec<Watched> = vec![watch.finish(what, core, &bridge)];
+    Ok(Report { done: work.finish()?, watched })
+}

@@ -1,0 +1,191 @@
+//! What stands, written down before it is made and struck out after it is gone.
+
+use crate::error::LabError;
+use crate::name::LabName;
+use crate::owner::Owner;
+use crate::state::State;
+use crate::topology::Shape;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+
+/// A lab, as its file holds it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) shape: Shape,
+    pub(crate) mtu: usize,
+    pub(crate) kept: bool,
+    pub(crate) owner: Owner,
+}
+
+impl Entry {
+    /// Whether it belongs to nobody any more: its owner is gone and it was not to be kept. Not even a
+    /// kept lab outlives a restart of the host.
+    pub(crate) fn stale(&self) -> bool {
+        if self.kept { !self.owner.since_boot() } else { !self.owner.alive() }
+    }
+}
+
+/// A lab's file; without entry if it can't be understood.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) name: LabName,
+    pub(crate) entry: Option<Entry>,
+}
+
+impl Record {
+    /// Whether recovery may remove it.
+    pub(crate) fn stale(&self) -> bool {
+        self.entry.as_ref().is_none_or(Entry::stale)
+    }
+
+    /// What is known of its shape.
+    pub(crate) fn shape(&self) -> Option<Shape> {
+        self.entry.as_ref().map(|entry| entry.shape)
+    }
+}
+
+/// The journal, held by this process alone: whoever else wants to change it waits.
+pub(crate) struct Journal {
+    state: State,
+    pub(crate) lock: File,
+}
+
+impl Journal {
+    pub(crate) fn open(state: &State) -> Result<Journal, LabError> {
+        let (path, lock) = state.file("journal.lock")?;
+        lock.lock().map_err(|e| LabError::file("lock", path, e))?;
+        Ok(Journal { state: state.clone(), lock })
+    }
+
+    /// Writes a lab down, whole or not at all.
+    pub(crate) fn write(&self, entry: &Entry) -> Result<(), LabError> {
+        let path = self.path(&entry.name);
+        let draft = path.with_extension("draft");
+        let text = serde_json::to_string(entry).map_err(io::Error::from);
+        let written = text.and_then(|text| fs::write(&draft, text)).and_then(|()| fs::rename(&draft, &path));
+        written.map_err(|e| {
+            let _ = fs::remove_file(&draft);
+            LabError::file("write", path, e)
+        })
+    }
+
+    /// Strikes a lab out.
+    pub(crate) fn erase(&self, name: &str) -> Result<(), LabError> {
+        remove(self.path(name))
+    }
+
+    /// A lab's record, if there is one.
+    pub(crate) fn find(&self, name: &LabName) -> Result<Option<Record>, LabError> {
+        Ok(records(&self.state)?.into_iter().find(|record| record.name == *name))
+    }
+
+    /// Removes what is in the journal's directory without being a lab's file, such as a half-written
+    /// draft, and returns it.
+    pub(crate) fn sweep(&self) -> Result<Vec<PathBuf>, LabError> {
+        let strays: Vec<PathBuf> =
+            files(&self.state)?.into_iter().filter(|p| lab_of(p).is_none() && p.is_file()).collect();
+        strays.iter().try_for_each(|path| remove(path.clone()))?;
+        Ok(strays)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.state.labs().join(format!("{name}.json"))
+    }
+}
+
+impl Drop for Journal {
+    /// As for [`Lock`](crate::Lock): not only by closing it.
+    fn drop(&mut self) {
+        let _ = self.lock.unlock();
+    }
+}
+
+/// Every lab in the journal, in order of the names.
+pub(crate) fn records(state: &State) -> Result<Vec<Record>, LabError> {
+    let mut records: Vec<Record> = files(state)?.into_iter().filter_map(record).collect();
+    records.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(records)
+}
+
+fn record(path: PathBuf) -> Option<Record> {
+    let name = lab_of(&path)?;
+    let text = fs::read(&path).ok()?;
+    let entry = serde_json::from_slice::<Entry>(&text).ok().filter(|entry| entry.name == name.as_str());
+    Some(Record { name, entry })
+}
+
+/// The lab that a file is about, by its name.
+fn lab_of(path: &std::path::Path) -> Option<LabName> {
+    LabName::parse(path.file_name()?.to_str()?.strip_suffix(".json")?).ok()
+}
+
+fn files(state: &State) -> Result<Vec<PathBuf>, LabError> {
+    match fs::read_dir(state.labs()) {
+        Ok(entries) => Ok(entries.flatten().map(|entry| entry.path()).collect()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(e) => Err(LabError::file("read", state.labs(), e)),
+    }
+}
+
+fn remove(path: PathBuf) -> Result<(), LabError> {
+    match fs::remove_file(&path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(LabError::file("remove", path, e)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn entry(name: &str) -> Entry {
+        Entry { name: name.to_owned(), shape: Shape::Dut, mtu: 1500, kept: false, owner: Owner::current() }
+    }
+
+    #[test]
+    fn what_is_written_is_found_until_it_is_erased() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&State::at(directory.path())).unwrap();
+        journal.write(&entry("a")).unwrap();
+        let name = LabName::parse("a").unwrap();
+        assert_eq!(journal.find(&name).unwrap().unwrap().entry, Some(entry("a")));
+        journal.erase("a").unwrap();
+        assert!(journal.find(&name).unwrap().is_none());
+        journal.erase("a").unwrap();
+    }
+
+    #[test]
+    fn a_draft_is_swept_and_a_lab_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&State::at(directory.path())).unwrap();
+        journal.write(&entry("a")).unwrap();
+        fs::write(journal.path("b").with_extension("draft"), "{").unwrap();
+        fs::write(journal.state.labs().join("not a lab.json"), "{").unwrap();
+        assert_eq!(journal.sweep().unwrap().len(), 2);
+        assert_eq!(records(&journal.state).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn an_entry_under_another_name_is_not_believed() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&State::at(directory.path())).unwrap();
+        fs::write(journal.path("b"), serde_json::to_string(&entry("a")).unwrap()).unwrap();
+        assert!(records(&journal.state).unwrap()[0].entry.is_none());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn any_garbage_is_a_record_without_entry(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let directory = tempfile::tempdir().unwrap();
+            let journal = Journal::open(&State::at(directory.path())).unwrap();
+            fs::write(journal.path("a"), text).unwrap();
+            let records = records(&journal.state).unwrap();
+            prop_assert!(records.len() == 1 && records[0].entry.is_none() && records[0].stale());
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Looking interfaces up.
+
+use crate::error::{LabError, enumerate};
+use crate::netns::{netns_inum, place};
+use crate::program::run;
+use serde::Deserialize;
+use std::net::Ipv4Addr;
+
+/// An interface in a namespace, as it was when it was looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Its namespace as `ip netns` names it; `None`: the one that usect was started in.
+    pub netns: Option<String>,
+    /// Its name.
+    pub interface: String,
+    /// Its index, unique in its namespace only.
+    pub index: u32,
+    /// Its namespace's inode number (see [`netns_inum`]).
+    pub netns_inum: u32,
+    /// Its hardware address; zeros if it has none of six bytes.
+    pub mac: [u8; 6],
+    /// Its first IPv4 address.
+    pub address: Option<Ipv4Addr>,
+    /// Largest layer-3 packet, in bytes.
+    pub mtu: usize,
+    /// `veth`, `virtio_net`, `ixgbe`, ...; `unknown` if it doesn't say.
+    pub driver: String,
+    /// Whether it is administratively up.
+    pub up: bool,
+}
+
+/// One interface as `ip -json -details address` prints it.
+#[derive(Debug, Deserialize)]
+struct Shown {
+    ifindex: u32,
+    ifname: String,
+    #[serde(default)]
+    flags: Vec<String>,
+    mtu: usize,
+    #[serde(default)]
+    address: String,
+    #[serde(default)]
+    linkinfo: Linkinfo,
+    #[serde(default)]
+    addr_info: Vec<Address>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Linkinfo {
+    info_kind: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Address {
+    family: Option<String>,
+    local: Option<String>,
+}
+
+/// Looks an interface up in a namespace (`None`: the caller's).
+///
+/// Errors: the namespace is unknown; the interface is, and the error lists those there are.
+pub fn link(netns: Option<&str>, interface: &str) -> Result<Link, LabError> {
+    let links = shown(netns)?;
+    let known = || links.iter().map(|shown| shown.ifname.clone()).collect::<Vec<_>>();
+    let found = links.iter().find(|shown| shown.ifname == interface).ok_or_else(|| LabError::UnknownInterface {
+        interface: interface.to_owned(),
+        place: place(netns),
+        known: enumerate(&known()),
+    })?;
+    resolved(netns, found)
+}
+
+fn shown(netns: Option<&str>) -> Result<Vec<Shown>, LabError> {
+    let text = run(netns, "ip", &["-json", "-details", "address", "show"])?;
+    parse(&text).map_err(|e| LabError::Output { command: "ip -json address".to_owned(), why: e.to_string() })
+}
+
+/// `ip -json` prints empty objects for what a filter excluded, and nothing at all for no interfaces.
+fn parse(text: &str) -> serde_json::Result<Vec<Shown>> {
+    let text = if text.trim().is_empty() { "[]" } else { text };
+    let values: Vec<serde_json::Value> = serde_json::from_str(text)?;
+    values.into_iter().filter(|v| v.get("ifname").is_some()).map(serde_json::from_value).collect()
+}
+
+fn resolved(netns: Option<&str>, shown: &Shown) -> Result<Link, LabError> {
+    Ok(Link {
+        netns: netns.map(str::to_owned),
+        interface: shown.ifname.clone(),
+        index: shown.ifindex,
+        netns_inum: netns_inum(netns)?,
+        mac: mac(&shown.address).unwrap_or_default(),
+        address: shown.addr_info.iter().find_map(ipv4),
+        mtu: shown.mtu,
+        driver: driver(netns, shown),
+        up: shown.flags.iter().any(|flag| flag == "UP"),
+    })
+}
+
+fn driver(netns: Option<&str>, shown: &Shown) -> String {
+    let asked = || {
+        let text = run(netns, "ethtool", &["-i", &shown.ifname]).ok()?;
+        Some(text.lines().find_map(|line| line.strip_prefix("driver: "))?.trim().to_owned())
+    };
+    shown.linkinfo.info_kind.clone().or_else(asked).unwrap_or_else(|| "unknown".to_owned())
+}
+
+fn ipv4(address: &Address) -> Option<Ipv4Addr> {
+    let inet = address.family.as_deref() == Some("inet");
+    address.local.as_deref().filter(|_| inet)?.parse().ok()
+}
+
+fn mac(text: &str) -> Option<[u8; 6]> {
+    let bytes: Option<Vec<u8>> = text.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
+    bytes?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SHOWN: &str = r#"[{},{"ifindex":2,"link_index":2,"ifname":"t0","flags":["NO-CARRIER","BROADCAST","UP"],
+        "mtu":1500,"address":"02:75:00:00:00:0a","linkinfo":{"info_kind":"veth"},
+        "addr_info":[{"family":"inet6","local":"fe80::1"},{"family":"inet","local":"198.18.0.1","prefixlen":24}]}]"#;
+
+    #[test]
+    fn what_ip_prints_is_understood() {
+        let found = parse(SHOWN).unwrap();
+        assert_eq!((found.len(), found[0].ifindex, found[0].mtu), (1, 2, 1500));
+        let link = resolved(None, &found[0]).unwrap();
+        assert_eq!(link.mac, [2, 0x75, 0, 0, 0, 10]);
+        assert_eq!(link.address, Some(Ipv4Addr::new(198, 18, 0, 1)));
+        assert_eq!((link.driver.as_str(), link.up), ("veth", true));
+        assert!(parse("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn only_six_bytes_are_a_mac() {
+        assert_eq!(mac("0a:00:27"), None);
+        assert_eq!(mac(""), None);
+        assert_eq!(mac("ff:ff:ff:ff:ff:ff"), Some([255; 6]));
+    }
+
+    #[test]
+    fn the_loopback_is_always_there_and_others_are_listed() {
+        assert_eq!(link(None, "lo").unwrap().index, 1);
+        let said = link(None, "no-such").unwrap_err().to_string();
+        assert!(said.contains("lo"), "{said}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text in ".*") {
+            let _ = parse(&text);
+            mac(&text);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The namespaces and links of a lab: what is made, in which order, and how it is removed.
+//!
+//! Nothing may speak but the measurement. IPv6 is switched off in each namespace before it has a link,
+//! so that there are no router solicitations; the ends know each other's hardware address for good, so
+//! that there is no ARP.
+
+use crate::error::LabError;
+use crate::name::{LabName, Role};
+use crate::netns::{listed, within};
+use crate::program::{ip_batch, run};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs::{self, File};
+use std::path::Path;
+
+/// What a lab looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// `NAME-tx`(t0) ↔ `NAME-rx`(r0).
+    Wire,
+    /// `NAME-tx`(t0) ↔ `NAME-dut`(d0), `NAME-dut`(d1) ↔ `NAME-rx`(r0).
+    Dut,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Shape::Wire => "wire",
+            Shape::Dut => "dut",
+        })
+    }
+}
+
+/// One end of a veth pair. Hardware addresses are locally administered and the same in every lab, so
+/// that frames of two runs are the same.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) role: Role,
+    pub(crate) interface: &'static str,
+    mac: &'static str,
+}
+
+pub(crate) const T0: End = End { role: Role::Tx, interface: "t0", mac: "02:75:73:00:00:01" };
+pub(crate) const D0: End = End { role: Role::Dut, interface: "d0", mac: "02:75:73:00:00:02" };
+pub(crate) const D1: End = End { role: Role::Dut, interface: "d1", mac: "02:75:73:00:00:03" };
+pub(crate) const R0: End = End { role: Role::Rx, interface: "r0", mac: "02:75:73:00:00:04" };
+
+/// From the range that RFC 2544 (C.2.2) has for benchmarks.
+const TX_ADDRESS: &str = "198.18.0.1";
+const RX_ADDRESS: &str = "198.18.0.2";
+
+impl Shape {
+    /// The pairs of ends, from the sender to the receiver.
+    fn pairs(self) -> &'static [(End, End)] {
+        match self {
+            Shape::Wire => &[(T0, R0)],
+            Shape::Dut => &[(T0, D0), (D1, R0)],
+        }
+    }
+
+    fn ends(self) -> impl Iterator<Item = &'static End> {
+        self.pairs().iter().flat_map(|(one, other)| [one, other])
+    }
+
+    fn roles(self) -> &'static [Role] {
+        match self {
+            Shape::Wire => &[Role::Tx, Role::Rx],
+            Shape::Dut => &Role::ALL,
+        }
+    }
+}
+
+/// The namespaces of a lab, those of every shape if its own isn't known.
+pub(crate) fn namespaces(name: &LabName, shape: Option<Shape>) -> Vec<String> {
+    shape.map_or(&Role::ALL[..], Shape::roles).iter().map(|role| name.netns(*role)).collect()
+}
+
+/// Fails if a namespace that the lab would make exists.
+pub(crate) fn vacant(name: &LabName, shape: Shape) -> Result<(), LabError> {
+    match namespaces(name, Some(shape)).into_iter().find(|netns| listed(netns)) {
+        Some(netns) => Err(LabError::NamespaceTaken { netns }),
+        None => Ok(()),
+    }
+}
+
+/// Makes a lab. `lock` is the journal's.
+pub(crate) fn create(lock: &File, name: &LabName, shape: Shape, mtu: usize) -> Result<(), LabError> {
+    let namespaces = namespaces(name, Some(shape));
+    let add: String = namespaces.iter().map(|netns| format!("netns add {netns}\n")).collect();
+    ip_batch(lock, None, &add)?;
+    namespaces.iter().try_for_each(|netns| silence_ipv6(netns))?;
+    ip_batch(lock, None, &pairs_script(name, shape, mtu))?;
+    set_offloads(name, shape)?;
+    shape.roles().iter().try_for_each(|role| ip_batch(lock, Some(&name.netns(*role)), &up_script(shape, *role)))
+}
+
+/// Removes what is there of a lab. A namespace whose mount is gone is only a file to `ip`, which removes
+/// that as well.
+pub(crate) fn remove(lock: &File, name: &LabName, shape: Option<Shape>) -> Result<(), LabError> {
+    let there = namespaces(name, shape).into_iter().filter(|netns| listed(netns));
+    let removed: Vec<_> = there.map(|netns| ip_batch(lock, None, &format!("netns del {netns}\n"))).collect();
+    removed.into_iter().collect()
+}
+
+fn has_ipv6() -> bool {
+    Path::new("/proc/sys/net/ipv6").exists()
+}
+
+/// For all interfaces that there are and will be. `/proc/sys/net` is that of the thread's namespace.
+fn silence_ipv6(netns: &str) -> Result<(), LabError> {
+    let write = |which| {
+        let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+        fs::write(&path, "1").map_err(|e| LabError::file("write", path, e))
+    };
+    within(Some(netns), || if has_ipv6() { ["all", "default"].into_iter().try_for_each(write) } else { Ok(()) })?
+}
+
+fn pairs_script(name: &LabName, shape: Shape, mtu: usize) -> String {
+    let end =
+        |end: &End| format!("name {} netns {} address {} mtu {mtu}", end.interface, name.netns(end.role), end.mac);
+    let add = |(one, other): &(End, End)| format!("link add {} type veth peer {}\n", end(one), end(other));
+    shape.pairs().iter().map(add).collect()
+}
+
+/// Addresses and neighbours come before the links are up, so that nobody has to ask.
+fn up_script(shape: Shape, role: Role) -> String {
+    let interfaces: Vec<&str> = shape.ends().filter(|end| end.role == role).map(|end| end.interface).collect();
+    let quiet = |i: &&str| format!("link set dev {i} addrgenmode none\n");
+    let up = |i: &&str| format!("link set dev {i} up\n");
+    let mut script = "link set dev lo up\n".to_owned();
+    script.extend(interfaces.iter().filter(|_| has_ipv6()).map(quiet));
+    script.push_str(&addresses(role));
+    script.extend(interfaces.iter().map(up));
+    script
+}
+
+fn addresses(role: Role) -> String {
+    let (interface, own, other, mac) = match role {
+        Role::Tx => (T0.interface, TX_ADDRESS, RX_ADDRESS, R0.mac),
+        Role::Rx => (R0.interface, RX_ADDRESS, TX_ADDRESS, T0.mac),
+        Role::Dut => return String::new(),
+    };
+    format!("addr add {own}/24 dev {interface}\nneigh add {other} lladdr {mac} dev {interface} nud permanent\n")
+}
+
+/// On every end: transmit offloads off, because a raw forwarder would pass on frames whose checksum was
+/// never finished; GRO on, because it is what makes veth poll with NAPI, which XDP redirect to it needs
+/// (`veth_xdp_xmit` in drivers/net/veth.c); but no merging of UDP.
+fn set_offloads(name: &LabName, shape: Shape) -> Result<(), LabError> {
+    let offered = run(Some(&name.netns(Role::Tx)), "ethtool", &["-k", T0.interface])?;
+    let offload = |end: &End| {
+        let args = offload_args(end.interface, &offered);
+        run(Some(&name.netns(end.role)), "ethtool", &args).map(drop)
+    };
+    shape.ends().try_for_each(offload)
+}
+
+/// Kernels before 5.12 lack the last two features; `ethtool` refuses to switch off what isn't there.
+fn offload_args<'a>(interface: &'a str, offered: &str) -> Vec<&'a str> {
+    let mut args = vec!["-K", interface, "tx", "off", "tso", "off", "gso", "off", "gro", "on"];
+    let there = |feature: &&str| offered.lines().any(|line| line.trim().starts_with(&format!("{feature}:")));
+    args.extend(["rx-udp-gro-forwarding", "rx-gro-list"].into_iter().filter(there).flat_map(|f| [f, "off"]));
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_made_where_they_belong() {
+        let name = LabName::parse("x").unwrap();
+        assert_eq!(
+            pairs_script(&name, Shape::Wire, 9000),
+            "link add name t0 netns x-tx address 02:75:73:00:00:01 mtu 9000 type veth \
+             peer name r0 netns x-rx address 02:75:73:00:00:04 mtu 9000\n"
+        );
+        assert_eq!(pairs_script(&name, Shape::Dut, 1500).lines().count(), 2);
+    }
+
+    #[test]
+    fn links_come_up_last() {
+        let script = up_script(Shape::Dut, Role::Tx);
+        assert!(script.ends_with("nud permanent\nlink set dev t0 up\n"), "{script}");
+        assert!(up_script(Shape::Dut, Role::Dut).ends_with("link set dev d0 up\nlink set dev d1 up\n"));
+    }
+
+    #[test]
+    fn only_features_that_are_there_are_switched() {
+        assert!(offload_args("t0", "rx-gro-list: on\n").ends_with(&["rx-gro-list", "off"]));
+        assert!(offload_args("t0", "").ends_with(&["gro", "on"]));
+    }
+
+    #[test]
+    fn a_lab_of_unknown_shape_may_have_any_namespace() {
+        let name = LabName::parse("x").unwrap();
+        assert_eq!(namespaces(&name, Some(Shape::Wire)), ["x-tx", "x-rx"]);
+        assert_eq!(namespaces(&name, None), ["x-tx", "x-dut", "x-rx"]);
+    }
+}
