@@ -1,1 +1,24 @@
-//! To come.
+//! What becomes of a run: the folder that keeps it, the table for the terminal, the page to read.
+//!
+//! Nothing here measures or judges: every figure, interval and `n/a` comes from [`usect_core`], and is
+//! shown as it stands. A run is written by [`store::create`] and [`store::RunFolder::save`], read by
+//! [`store::open`] (or, without its distributions, [`store::read_run`]), shown by [`table()`] and
+//! [`html()`].
+#![forbid(unsafe_code)]
+
+mod curve;
+mod format;
+mod grids;
+mod histograms;
+mod hlog;
+mod page;
+mod plots;
+pub mod store;
+mod table;
+mod verdict;
+mod view;
+
+pub use histograms::{ClientHistograms, Histograms};
+pub use page::{PageError, html};
+pub use store::StoredRun;
+pub use table::table;

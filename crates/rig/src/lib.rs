@@ -1,1 +1,111 @@
-//! To come.
+//! Puts a trial together from lab, DUT, taps and client, and runs it.
+#![forbid(unsafe_code)]
+
+mod client;
+pub mod engines;
+mod path;
+pub mod place;
+mod sampling;
+mod trial;
+
+pub use sampling::Progress;
+
+use path::Path;
+use place::Placement;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use usect_clock::Clock;
+use usect_core::environment::Environment;
+use usect_core::scenario::Scenario;
+use usect_core::stall::CoreStalls;
+use usect_core::trial::{Trial, TrialResult};
+use usect_lab::audit;
+
+/// How long each core is watched before any traffic, in nanoseconds.
+const PLATFORM_NS: u64 = 500_000_000;
+
+/// Everything that the trials of one run share. Dropping it takes the lab down.
+pub struct Rig {
+    clock: Clock,
+    path: Path,
+    placement: Placement,
+    cores: Vec<usize>,
+    cpu_times: audit::CpuTimes,
+    stop: Arc<AtomicBool>,
+}
+
+/// Why a rig could not be set up or a trial failed. Each is one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum RigError {
+    /// Time can't be read.
+    #[error(transparent)]
+    Clock(#[from] usect_clock::ClockError),
+    /// Namespaces or interfaces.
+    #[error(transparent)]
+    Lab(#[from] usect_lab::LabError),
+    /// The device under test.
+    #[error(transparent)]
+    Dut(#[from] usect_dut::DutError),
+    /// eBPF or AF_XDP.
+    #[error(transparent)]
+    Xdp(#[from] usect_xdp::XdpError),
+    /// A client's trial.
+    #[error("client `{client}`: {source}")]
+    Client {
+        /// Its name.
+        client: String,
+        /// What went wrong.
+        source: usect_port::client::ClientError,
+    },
+    /// What was asked for can't be done.
+    #[error("{0}")]
+    Asked(String),
+}
+
+impl Rig {
+    /// Sets up what the scenario asks for. `stop` ends a running trial early.
+    pub fn new(scenario: &Scenario, stop: Arc<AtomicBool>) -> Result<Rig, RigError> {
+        let cores = audit::online_cores();
+        let placement = place::place(scenario, &cores).map_err(RigError::Asked)?;
+        let clock = Clock::calibrate()?;
+        let path = Path::up(scenario)?;
+        Ok(Rig { clock, path, placement, cores, cpu_times: audit::CpuTimes::now(), stop })
+    }
+
+    /// What the figures depend on: host, interfaces, clocks, placement; and what the cores did since the
+    /// rig was made.
+    pub fn environment(&self) -> Environment {
+        let mut facts = audit::host();
+        for link in self.path.links() {
+            facts.extend(audit::interface(&link));
+        }
+        facts.extend(audit::CpuTimes::now().steal_since(&self.cpu_times));
+        let bridge = self.clock.bridge();
+        facts.set("clock.tsc_hz", self.clock.rate().hz);
+        facts.set("clock.tsc_to_monotonic_error_ns", bridge.error_ns());
+        facts.set("cores.sender", self.placement.sender);
+        facts.set("cores.receiver", self.placement.receiver);
+        facts
+            .set("cores.dut", self.placement.dut.map_or("none: it runs where frames arrive".into(), |c| c.to_string()));
+        facts
+    }
+
+    /// What each core does to a spinning thread while there is no traffic.
+    pub fn platform(&self) -> Vec<CoreStalls> {
+        let watch = |&core: &usize| {
+            let clock = self.clock;
+            std::thread::spawn(move || {
+                // A core that can't be pinned to is watched from wherever the thread is, and says so.
+                let pinned = usect_port::pin(core).is_ok();
+                usect_clock::watch::platform(&clock, pinned.then_some(core), PLATFORM_NS).summary()
+            })
+        };
+        let threads: Vec<_> = self.cores.iter().map(watch).collect();
+        threads.into_iter().filter_map(|t| t.join().ok()).collect()
+    }
+
+    /// Runs one trial; `progress` is called several times a second.
+    pub fn run(&mut self, trial: &Trial, progress: &mut dyn FnMut(&Progress)) -> Result<TrialResult, RigError> {
+        trial::run(self, trial, progress)
+    }
+}

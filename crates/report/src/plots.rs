@@ -1,0 +1,116 @@
+//! What the page's script draws, as data. Field names are the script's.
+
+use crate::curve::Curve;
+use crate::view::Series;
+use serde::Serialize;
+use usect_core::histogram::Histogram;
+use usect_core::run::Spread;
+use usect_core::series::Point;
+use usect_core::stall::CoreStalls;
+use usect_core::stats::{self, Estimate, LADDER};
+
+/// Everything that is drawn.
+#[derive(Serialize)]
+pub(crate) struct Plots<'a> {
+    ladder: Vec<String>,
+    clients: Vec<ClientPlots<'a>>,
+    platform: Vec<Bar<'a>>,
+}
+
+#[derive(Serialize)]
+struct ClientPlots<'a> {
+    label: String,
+    color: usize,
+    dash: &'static str,
+    latency: Distribution,
+    clean: Distribution,
+    scheduled: Option<Distribution>,
+    lateness: Option<Distribution>,
+    truth: Option<Distribution>,
+    truth_clean: Option<Distribution>,
+    known_delay_ns: Option<u64>,
+    errors: &'a [Estimate],
+    errors_clean: &'a [Estimate],
+    spread: &'a [Spread],
+    trials: Vec<TrialPlots<'a>>,
+    stalls: Vec<Bar<'a>>,
+}
+
+#[derive(Serialize)]
+struct Distribution {
+    #[serde(flatten)]
+    curve: Curve,
+    quantiles: Vec<Estimate>,
+}
+
+#[derive(Serialize)]
+struct TrialPlots<'a> {
+    run: u32,
+    measured: &'a [Point],
+    truth: &'a [Point],
+}
+
+/// A thread's stalls, to be drawn as a bar.
+#[derive(Serialize)]
+pub(crate) struct Bar<'a> {
+    label: String,
+    run: Option<u32>,
+    #[serde(flatten)]
+    stalls: &'a CoreStalls,
+}
+
+impl<'a> Plots<'a> {
+    /// Of every client of every run.
+    pub(crate) fn of(series: &[Series<'a>], platform: Vec<(String, &'a CoreStalls)>) -> Plots<'a> {
+        Plots {
+            ladder: LADDER.iter().map(ToString::to_string).collect(),
+            clients: series.iter().map(ClientPlots::of).collect(),
+            platform: platform.into_iter().map(|(label, stalls)| Bar { label, run: None, stalls }).collect(),
+        }
+    }
+
+    /// JSON that may stand inside a script element whatever names the run has in it.
+    pub(crate) fn json(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string(self)?.replace('<', "\\u003c"))
+    }
+}
+
+impl<'a> ClientPlots<'a> {
+    fn of(series: &Series<'a>) -> ClientPlots<'a> {
+        let histograms = series.run.of_client(&series.client.client);
+        let optional = |h: &Option<Histogram>| h.as_ref().map(Distribution::of);
+        ClientPlots {
+            label: series.label(),
+            color: series.color,
+            dash: series.dash(),
+            latency: Distribution::of(&histograms.latency),
+            clean: Distribution::of(&histograms.clean),
+            scheduled: optional(&histograms.scheduled),
+            lateness: optional(&histograms.lateness),
+            truth: optional(&histograms.truth),
+            truth_clean: optional(&histograms.truth_clean),
+            known_delay_ns: series.client.known_delay_ns,
+            errors: &series.client.errors,
+            errors_clean: &series.client.errors_clean,
+            spread: &series.client.spread,
+            trials: series.trials().map(TrialPlots::of).collect(),
+            stalls: series
+                .stalls()
+                .map(|(run, stalls)| Bar { label: series.label(), run: Some(run), stalls })
+                .collect(),
+        }
+    }
+}
+
+impl<'a> TrialPlots<'a> {
+    fn of(trial: &'a usect_core::run::TrialRecord) -> TrialPlots<'a> {
+        let truth = trial.truth.as_ref().map_or(&[][..], |t| &t.series);
+        TrialPlots { run: trial.trial.run, measured: &trial.measured.series, truth }
+    }
+}
+
+impl Distribution {
+    fn of(histogram: &Histogram) -> Distribution {
+        Distribution { curve: Curve::of(histogram), quantiles: stats::estimates(histogram) }
+    }
+}

@@ -1,0 +1,262 @@
+//! Runs on disk: a folder per run with `run.json`, `histograms/*.hlog` and `report.html`. The format
+//! is documented in `docs/run-json.md`.
+
+use crate::hlog::{self, Log};
+use crate::page::{self, PageError};
+use crate::{ClientHistograms, Histograms};
+use jiff::{Timestamp, Zoned};
+use serde_json::Value;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use usect_core::run::{self, Header, Pooled, Run, SCHEMA, TrialRecord};
+use usect_core::trial::TrialResult;
+
+const RUN_JSON: &str = "run.json";
+const HISTOGRAMS: &str = "histograms";
+const REPORT: &str = "report.html";
+
+/// A run read from its folder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRun {
+    /// The run as `run.json` has it.
+    pub run: Run,
+    /// Its distributions, pooled per client.
+    pub histograms: Histograms,
+}
+
+/// Why a run can't be stored or read, in one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// No folder could be made.
+    #[error("can't make a folder for the run in {}: {reason}", .path.display())]
+    Create {
+        /// Where.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+    /// A file could not be written; nothing of it is left.
+    #[error("can't write {}: {reason}", .path.display())]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+    /// A file could not be read.
+    #[error("can't read {}: {reason}", .path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+    /// The run was stored by another version.
+    #[error("{} has schema `{found}`, and this version reads `{SCHEMA}`", .path.display())]
+    Schema {
+        /// Which file.
+        path: PathBuf,
+        /// What it says it is.
+        found: String,
+    },
+    /// A file is not what it should be.
+    #[error("{} is damaged: {reason}", .path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The page could not be made.
+    #[error(transparent)]
+    Page(#[from] PageError),
+}
+
+/// A run's folder, while the run is written. Dropped before anything was saved, it removes itself.
+#[derive(Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+    id: String,
+    saved: AtomicBool,
+}
+
+/// Makes `runs/<id>` under `root`, which is made too where it lacks. The id is the local time and
+/// `slug` (`20261121-023212-forwarder`), with a number behind it where that is taken.
+pub fn create(root: &Path, slug: &str) -> Result<RunFolder, StoreError> {
+    let runs = root.join("runs");
+    fs::create_dir_all(&runs).map_err(|reason| StoreError::Create { path: runs.clone(), reason })?;
+    let stem = format!("{}-{}", Zoned::now().strftime("%Y%m%d-%H%M%S"), plain(slug));
+    let mut id = stem.clone();
+    for number in 2.. {
+        let path = runs.join(&id);
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(RunFolder { path, id, saved: AtomicBool::new(false) }),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => id = format!("{stem}-{number}"),
+            Err(reason) => return Err(StoreError::Create { path: runs, reason }),
+        }
+    }
+    unreachable!("numbers don't end")
+}
+
+/// Letters, digits and single hyphens; `run` where nothing is left.
+fn plain(slug: &str) -> String {
+    let spaced: String =
+        slug.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { ' ' }).take(60).collect();
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    if words.is_empty() { "run".to_owned() } else { words.join("-") }
+}
+
+impl RunFolder {
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its name, which is the run's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Writes the run: first its distributions, then `run.json`, then the page. Each file is complete
+    /// or not there at all. Called again as the run goes on, it replaces what was there. The header's
+    /// id is set to the folder's. When it fails before `run.json` was ever written, the folder goes
+    /// on drop; when only the page fails, the run is kept.
+    pub fn save(&self, header: Header, results: &[TrialResult]) -> Result<StoredRun, StoreError> {
+        let header = Header { id: self.id.clone(), ..header };
+        let stored = StoredRun { histograms: Histograms::of(&run::pool(results)), run: Run::of(header, results) };
+        for result in results {
+            let file = hlog_name(&result.trial.client.name, result.trial.run);
+            write(&self.path.join(HISTOGRAMS), &file, log(result).write().as_bytes())?;
+        }
+        let json = serde_json::to_string_pretty(&stored.run).map_err(io::Error::from);
+        let json = json.map_err(|reason| StoreError::Write { path: self.path.join(RUN_JSON), reason })?;
+        write(&self.path, RUN_JSON, json.as_bytes())?;
+        self.saved.store(true, Ordering::Relaxed);
+        write(&self.path, REPORT, page::html(std::slice::from_ref(&stored))?.as_bytes())?;
+        Ok(stored)
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        if !*self.saved.get_mut() {
+            // Nothing more can be done about a folder that can't be removed.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn hlog_name(client: &str, run: u32) -> String {
+    format!("{client}.{run}.hlog")
+}
+
+fn log(result: &TrialResult) -> Log<'_> {
+    let traffic = &result.trial.traffic;
+    Log {
+        began_s: result.started.parse::<Timestamp>().ok().map(|t| t.as_millisecond() as f64 / 1e3),
+        seconds: traffic.frames as f64 / traffic.rate.frames_per_second(),
+        client: &result.client,
+        truth: result.truth.as_ref(),
+    }
+}
+
+/// Writes beside the target and renames, so that the target is never half-written.
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+    let path = folder.join(name);
+    let attempt = || {
+        fs::create_dir_all(folder)?;
+        let mut file = tempfile::Builder::new().prefix(".unfinished-").permissions(readable()).tempfile_in(folder)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(&path)?;
+        Ok(())
+    };
+    attempt().map_err(|reason| StoreError::Write { path: path.clone(), reason })
+}
+
+/// As any other file, less the umask; temporary files are private otherwise.
+fn readable() -> fs::Permissions {
+    use std::os::unix::fs::PermissionsExt;
+    fs::Permissions::from_mode(0o666)
+}
+
+/// Reads a run from its folder or its `run.json`, distributions included.
+pub fn open(path: &Path) -> Result<StoredRun, StoreError> {
+    let run = read_run(path)?;
+    let folder = run_json(path).with_file_name(HISTOGRAMS);
+    let mut pooled: Vec<Pooled> = Vec::new();
+    for trial in &run.trials {
+        add(&mut pooled, trial, &folder)?;
+    }
+    Ok(StoredRun { histograms: Histograms::of(&pooled), run })
+}
+
+/// Reads a run without its distributions, which the table doesn't need.
+pub fn read_run(path: &Path) -> Result<Run, StoreError> {
+    let path = run_json(path);
+    let damaged = |reason: String| StoreError::Damaged { path: path.clone(), reason };
+    let text = read_text(&path)?;
+    let json: Value = serde_json::from_str(&text).map_err(|e| damaged(format!("it is not JSON ({e})")))?;
+    match json.get("schema").and_then(Value::as_str) {
+        Some(SCHEMA) => {}
+        Some(other) => return Err(StoreError::Schema { path, found: one_line(other) }),
+        None => return Err(damaged("it does not say its schema".to_owned())),
+    }
+    let run: Run = serde_json::from_value(json).map_err(|e| damaged(one_line(&e.to_string())))?;
+    match run.trials.iter().map(|t| &t.trial.client.name).find(|name| name.contains(['/', '\\', '\0'])) {
+        Some(name) => Err(damaged(format!("`{}` can't name a client", one_line(name)))),
+        None => Ok(run),
+    }
+}
+
+fn run_json(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(RUN_JSON) } else { path.to_owned() }
+}
+
+fn read_text(path: &Path) -> Result<String, StoreError> {
+    let bytes = fs::read(path).map_err(|reason| StoreError::Read { path: path.to_owned(), reason })?;
+    String::from_utf8(bytes)
+        .map_err(|_| StoreError::Damaged { path: path.to_owned(), reason: "it is not UTF-8 text".to_owned() })
+}
+
+/// Foreign text in our sentence: on one line, and short.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
+}
+
+fn add(pooled: &mut Vec<Pooled>, trial: &TrialRecord, folder: &Path) -> Result<(), StoreError> {
+    let client = &trial.trial.client.name;
+    let path = folder.join(hlog_name(client, trial.trial.run));
+    let read = hlog::read(&read_text(&path)?).map_err(|reason| StoreError::Damaged { path, reason });
+    let (measured, truth) = read?;
+    match pooled.iter_mut().find(|p| p.client == *client) {
+        None => pooled.push(Pooled { client: client.clone(), measured, truth }),
+        Some(so_far) => {
+            so_far.measured.pool(&measured);
+            if let Some(truth) = truth {
+                so_far.truth.get_or_insert_default().pool(&truth);
+            }
+        }
+    }
+    Ok(())
+}
+
+impl StoredRun {
+    /// A client's distributions; empty ones where the run has none of that name.
+    pub(crate) fn of_client(&self, client: &str) -> ClientHistograms {
+        self.histograms.get(client).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slug_names_a_folder_whatever_it_was() {
+        assert_eq!(plain("Forwarder, in user space"), "forwarder-in-user-space");
+        assert_eq!((plain("../.."), plain("µ")), ("run".into(), "run".into()));
+    }
+}

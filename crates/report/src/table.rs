@@ -1,0 +1,261 @@
+//! The table for the terminal: at most 80 columns wide where names are short.
+
+use crate::{format, verdict};
+use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, TableStyle};
+use std::fmt::Write;
+use usect_core::run::{ClientRecord, Header, Record, Run};
+use usect_core::stall::CoreStalls;
+use usect_core::stats::{Estimate, LADDER, Quantile};
+
+/// The run in text for a terminal of 80 columns or more. No escape codes unless `color`.
+pub fn table(run: &Run, color: bool) -> String {
+    let page = Page { run, color };
+    let mut blocks = vec![page.header(), page.verdicts(), page.latencies()];
+    blocks.extend([page.counts(), page.pace(), page.platform(), page.notes(), page.reading()]);
+    blocks.retain(|block| !block.trim().is_empty());
+    blocks.iter().map(|b| b.trim_end()).collect::<Vec<_>>().join("\n\n") + "\n"
+}
+
+struct Page<'a> {
+    run: &'a Run,
+    color: bool,
+}
+
+impl Page<'_> {
+    fn header(&self) -> String {
+        let header = &self.run.header;
+        let mut lines = vec![self.styled("1", &plain(&header.scenario.title)), setup(self.run), protocol(header)];
+        lines.push(format!("run {}, {}, usect {}", plain(&header.id), plain(&header.created), plain(&header.usect)));
+        lines.extend(verdict::banners(header).iter().map(|b| self.styled("1;33", &plain(b))));
+        let partial = self.run.trials.iter().filter_map(|t| Some((&t.trial, t.partial.as_ref()?)));
+        lines.extend(
+            partial.map(|(t, why)| {
+                self.styled("33", &format!("PARTIAL, {} run {}: {}", t.client.name, t.run, plain(why)))
+            }),
+        );
+        lines.join("\n")
+    }
+
+    fn verdicts(&self) -> String {
+        let width = self.name_width();
+        let mut text = String::new();
+        for client in &self.run.clients {
+            let _ = writeln!(text, "{:width$}  {}", client.client, verdict::of(client));
+            if let Some(clean) = verdict::clean(client) {
+                let _ = writeln!(text, "{:width$}  {}", "", self.styled("2", &clean));
+            }
+        }
+        text
+    }
+
+    fn name_width(&self) -> usize {
+        self.run.clients.iter().map(|c| c.client.chars().count()).max().unwrap_or(0)
+    }
+
+    fn latencies(&self) -> String {
+        let quantiles = shown().map(|q| q.to_string());
+        let mut table = self.table(["latency".to_owned(), String::new()].into_iter().chain(quantiles), 2);
+        for client in &self.run.clients {
+            self.add_client(&mut table, client);
+        }
+        format!("{}\n{}", trimmed(&table), self.needs())
+    }
+
+    fn add_client(&self, table: &mut Table, client: &ClientRecord) {
+        let row = |name: &str, what: &str, figures: &[Estimate], write: fn(i64) -> String| {
+            let cells = shown().map(|q| figure(figures.iter().find(|e| e.quantile == q), write));
+            [Cell::new(name).add_attribute(Attribute::Bold), Cell::new(what)]
+                .into_iter()
+                .chain(cells)
+                .collect::<Vec<_>>()
+        };
+        table.add_row(row(&client.client, "client", &client.measured.latency.quantiles, ns));
+        if let Some(truth) = &client.truth {
+            table.add_row(row("", "truth", &truth.latency.quantiles, ns));
+        } else if let Some(delay) = client.known_delay_ns {
+            table.add_row(row("", "truth", &usect_core::stats::constant(delay), ns));
+        }
+        if !client.errors.is_empty() {
+            table.add_row(row("", "error", &client.errors, format::signed_ns));
+        }
+        table.add_row(vec![Cell::new("")]);
+    }
+
+    /// For every percentile that is `n/a` somewhere: what it needs, and who lacks how much.
+    fn needs(&self) -> String {
+        let mut text = String::new();
+        for quantile in shown() {
+            let lacking: Vec<String> = self.run.clients.iter().flat_map(|c| lacking(c, quantile)).collect();
+            if !lacking.is_empty() {
+                let needs = format::count(quantile.needs());
+                let _ = writeln!(text, "{quantile}: n/a (needs {needs}); {}", lacking.join(", "));
+            }
+        }
+        text
+    }
+
+    fn counts(&self) -> String {
+        let heads = ["frames", "sent", "received", "lost", "dup", "reord", "corrupt", "stamped"];
+        let mut table = self.table(heads.map(str::to_owned), 1);
+        for client in &self.run.clients {
+            let c = &client.measured.counts;
+            let counts = [c.sent, c.received, c.lost, c.duplicates, c.reordered, c.corrupted].map(format::count);
+            let cells = counts.into_iter().chain([format::share(client.measured.stamped_share)]);
+            table.add_row(named(&client.client, cells));
+        }
+        trimmed(&table)
+    }
+
+    fn pace(&self) -> String {
+        let heads = ["rate and stalls", "asked", "achieved", "late p99", "stalls", "of time", "longest", "touched"];
+        let mut table = self.table(heads.map(str::to_owned), 1);
+        for client in &self.run.clients {
+            table.add_row(named(&client.client, pace_cells(&client.measured)));
+        }
+        trimmed(&table)
+    }
+
+    fn platform(&self) -> String {
+        let mut cores: Vec<&CoreStalls> = self.run.header.platform.iter().collect();
+        cores.sort_by_key(|c| c.core);
+        let lines: Vec<String> = cores.into_iter().map(platform_line).collect();
+        if lines.is_empty() {
+            return "platform  its own noise was not measured".to_owned();
+        }
+        let title = "platform  what a spinning thread lost before any traffic";
+        std::iter::once(title.to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
+    }
+
+    fn notes(&self) -> String {
+        let noted = self.run.clients.iter().flat_map(|c| c.measured.notes.iter().map(move |n| (&c.client, n)));
+        let lost = self.run.clients.iter().filter(|c| c.measured.unattributed > 0).map(|c| {
+            let lost = format::count(c.measured.unattributed);
+            format!("{}: {lost} slow samples or stalls did not fit the log, so `touched` may be too low", c.client)
+        });
+        noted.map(|(client, note)| format!("{client}: {}", plain(note))).chain(lost).collect::<Vec<_>>().join("\n")
+    }
+
+    fn reading(&self) -> String {
+        let text = "error: client minus truth, where truth is what passive taps at the DUT's own interfaces\n\
+                    saw of the same frames. \"Accurate to within X up to pY\" bounds that error, its 95%\n\
+                    interval included. touched: samples in flight during a stall of the platform.\n\
+                    n/a: too few samples for a 95% interval, so no figure is given.";
+        self.styled("2", text)
+    }
+
+    fn table(&self, heads: impl IntoIterator<Item = String>, left: usize) -> Table {
+        let mut table = Table::new();
+        table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')));
+        let heads: Vec<Cell> = heads.into_iter().map(|h| Cell::new(h).add_attribute(Attribute::Bold)).collect();
+        table.set_header(heads);
+        for (i, column) in table.column_iter_mut().enumerate() {
+            // One blank is between columns anyway.
+            column.set_padding((u16::from(i >= left), u16::from(i == 0)));
+            column.set_cell_alignment(if i < left { CellAlignment::Left } else { CellAlignment::Right });
+        }
+        table.force_no_tty();
+        if self.color {
+            table.enforce_styling();
+        }
+        table
+    }
+
+    fn styled(&self, code: &str, text: &str) -> String {
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+fn ns(value: i64) -> String {
+    format::ns(value)
+}
+
+/// The ladder without p90, which tells least and would take a narrow terminal's last columns.
+fn shown() -> impl Iterator<Item = Quantile> {
+    LADDER.into_iter().filter(|q| q.share() != 0.9)
+}
+
+fn setup(run: &Run) -> String {
+    let dut = run.header.scenario.dut.name();
+    match run.trials.first() {
+        Some(first) => format!("{}, DUT {dut}", format::traffic(&first.trial.traffic)),
+        None => format!("DUT {dut}, no trial was run"),
+    }
+}
+
+fn protocol(header: &Header) -> String {
+    let p = &header.protocol;
+    let (warmup, duration) = (format::seconds(p.warmup_s), format::seconds(p.duration_s));
+    format!("{}: {} runs per client of {duration}, each after {warmup} of warm-up", plain(&header.procedure), p.runs)
+}
+
+/// Text from a run, without anything that could steer a terminal.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
+fn figure(estimate: Option<&Estimate>, write: fn(i64) -> String) -> Cell {
+    match estimate.and_then(|e| e.value) {
+        Some(value) => Cell::new(write(value.ns)),
+        None => Cell::new("n/a").fg(Color::DarkGrey),
+    }
+}
+
+fn lacking(client: &ClientRecord, quantile: Quantile) -> Vec<String> {
+    let of = |record: &Record, whose: String| {
+        let lacks = record.latency.quantiles.iter().any(|e| e.quantile == quantile && e.value.is_none());
+        lacks.then(|| format!("{whose} has {}", format::count(record.latency.samples)))
+    };
+    let own = of(&client.measured, client.client.clone());
+    let truth = client.truth.as_ref().and_then(|t| of(t, format!("{}'s truth", client.client)));
+    // Both saw the same frames, so the truth is only worth a word where it alone lacks samples.
+    own.or(truth).into_iter().collect()
+}
+
+fn named(name: &str, cells: impl IntoIterator<Item = String>) -> Vec<Cell> {
+    std::iter::once(Cell::new(name).add_attribute(Attribute::Bold)).chain(cells.into_iter().map(Cell::new)).collect()
+}
+
+fn pace_cells(record: &Record) -> [String; 7] {
+    let p99 = Quantile::new(0.99);
+    let late = record.lateness.as_ref().and_then(|l| l.quantiles.iter().find(|e| Some(e.quantile) == p99)?.value);
+    let [stalls, of_time, longest] = stall_cells(&record.stalls);
+    let touched = record.latency.samples - record.clean.samples.min(record.latency.samples);
+    [
+        record.pace.map_or("–".to_owned(), |p| format::rate(p.requested)),
+        record.pace.map_or("–".to_owned(), |p| format::share(p.achieved / p.requested)),
+        late.map_or("n/a".to_owned(), |v| format::ns(v.ns)),
+        stalls,
+        of_time,
+        longest,
+        if record.stalls.is_empty() { "unknown".to_owned() } else { format::count(touched) },
+    ]
+}
+
+fn stall_cells(stalls: &[CoreStalls]) -> [String; 3] {
+    if stalls.is_empty() {
+        return ["unseen", "–", "–"].map(str::to_owned);
+    }
+    let observed: u64 = stalls.iter().map(|s| s.observed_ns).sum();
+    let longest = stalls.iter().map(|s| s.longest_ns).max().unwrap_or(0);
+    [
+        format::count(stalls.iter().map(|s| s.stalls).sum()),
+        format::part(stalls.iter().map(|s| s.total_ns).sum(), observed),
+        format::ns(longest),
+    ]
+}
+
+fn platform_line(core: &CoreStalls) -> String {
+    let place = core.core.map_or("unpinned".to_owned(), |c| format!("core {c}"));
+    format!(
+        "{place:>8}  {} of its time, in {} stalls over {}: median {}, longest {}",
+        format::share(core.share()),
+        format::count(core.stalls),
+        format::bound(core.threshold_ns),
+        format::ns(core.median_ns),
+        format::ns(core.longest_ns),
+    )
+}
+
+fn trimmed(table: &Table) -> String {
+    table.trim_fmt().trim_end().to_owned()
+}

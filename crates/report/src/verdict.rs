@@ -1,0 +1,69 @@
+//! What a reader should take away of each client, in one sentence.
+
+use crate::format;
+use usect_core::run::{ClientRecord, Header};
+use usect_core::stats::{self, Accuracy};
+
+/// `accurate to within 2 µs up to p99, 200 µs up to p99.999`.
+pub(crate) fn of(client: &ClientRecord) -> String {
+    if client.errors.is_empty() {
+        return "no truth was taken, so its error is unknown".to_owned();
+    }
+    match bounds(&client.accuracy) {
+        Some(bounds) => format!("accurate to within {bounds}"),
+        None => "no bound on its error: the sample supports no percentile".to_owned(),
+    }
+}
+
+/// The same of the samples that no stall touched, where stalls were seen and that says something else.
+pub(crate) fn clean(client: &ClientRecord) -> Option<String> {
+    let clean = stats::accuracies(&client.errors_clean);
+    if client.measured.stalls.is_empty() || clean == client.accuracy {
+        return None;
+    }
+    Some(format!("Untouched by stalls: within {}", bounds(&clean)?))
+}
+
+/// The first percentile that is `n/a`: `p99.9999 is n/a (needs 3,688,878 samples, has 480,000)`.
+pub(crate) fn beyond(client: &ClientRecord) -> Option<String> {
+    let latency = &client.measured.latency;
+    let missing = latency.quantiles.iter().find(|e| e.value.is_none())?;
+    let (needs, has) = (format::count(missing.needs), format::count(latency.samples));
+    Some(format!("{} is n/a (needs {needs} samples, has {has})", missing.quantile))
+}
+
+/// Two bounds at most: the one after which the next costs most, and the one that reaches furthest.
+fn bounds(accuracy: &[Accuracy]) -> Option<String> {
+    let last = accuracy.last()?;
+    let cost = |pair: &[Accuracy]| pair[1].within_ns / pair[0].within_ns;
+    // Of equal costs the later one: it reaches further.
+    let knee = accuracy.windows(2).max_by_key(|pair| cost(pair)).map(|pair| pair[0]);
+    let texts = knee.iter().chain([last]).map(|a| format!("{} up to {}", format::bound(a.within_ns), a.up_to));
+    Some(texts.collect::<Vec<_>>().join(", "))
+}
+
+/// What must be known before any figure is believed: quick, partial.
+pub(crate) fn banners(header: &Header) -> Vec<String> {
+    let quick = header.quick.then(|| "QUICK: a demonstration, not a result to keep.".to_owned());
+    let partial = header.partial.as_ref().map(|why| format!("PARTIAL: {why}"));
+    quick.into_iter().chain(partial).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usect_core::stats::LADDER;
+
+    #[test]
+    fn the_bounds_that_are_told_are_the_last_cheap_one_and_the_furthest() {
+        let of = |list: &[(u64, usize)]| {
+            let list: Vec<Accuracy> =
+                list.iter().map(|&(within_ns, i)| Accuracy { within_ns, up_to: LADDER[i] }).collect();
+            bounds(&list)
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[(200, 1)]).unwrap(), "200 ns up to p90");
+        let kernel = [(200, 1), (500, 4), (50_000, 5), (100_000, 6)];
+        assert_eq!(of(&kernel).unwrap(), "500 ns up to p99.99, 100 µs up to p99.9999");
+    }
+}

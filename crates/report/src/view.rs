@@ -1,0 +1,307 @@
+//! What the page shows besides its plots, laid out as plain tables of text.
+
+use crate::{StoredRun, format, grids, verdict};
+use serde::Serialize;
+use usect_core::environment::Environment;
+use usect_core::run::{ClientRecord, Header, TrialRecord};
+use usect_core::stall::CoreStalls;
+
+/// Line styles, one per client (or per run, when several are laid over each other), so that no plot
+/// rests on colour alone. Dots are the truth's.
+const DASHES: [&str; 6] = ["solid", "9px,3px", "9px,3px,2px,3px", "16px,4px", "5px,2px", "14px,3px,4px,3px"];
+/// Colours of the palette in the style sheet.
+const COLORS: usize = 6;
+
+/// One client of one run: what is drawn in one style.
+pub(crate) struct Series<'a> {
+    /// The run.
+    pub(crate) run: &'a StoredRun,
+    /// The run's letter, where there are several.
+    pub(crate) letter: Option<char>,
+    /// The client.
+    pub(crate) client: &'a ClientRecord,
+    /// Number in the palette.
+    pub(crate) color: usize,
+    dash: usize,
+}
+
+impl<'a> Series<'a> {
+    /// Every client of every run; a name has the same colour in all of them.
+    pub(crate) fn all(runs: &'a [StoredRun]) -> Vec<Series<'a>> {
+        let mut names: Vec<&str> = Vec::new();
+        let mut all = Vec::new();
+        for (index, run) in runs.iter().enumerate() {
+            for client in &run.run.clients {
+                let known = names.iter().position(|&n| n == client.client);
+                let color = known.unwrap_or(names.len());
+                if known.is_none() {
+                    names.push(&client.client);
+                }
+                let dash = if runs.len() > 1 { index } else { color };
+                all.push(Series { run, letter: letter(runs.len(), index), client, color: color % COLORS, dash });
+            }
+        }
+        all
+    }
+
+    /// Its name in plots and tables.
+    pub(crate) fn label(&self) -> String {
+        labelled(self.letter, &self.client.client)
+    }
+
+    /// Its dash pattern, as both SVG and the chart library understand it.
+    pub(crate) fn dash(&self) -> &'static str {
+        DASHES[self.dash % DASHES.len()]
+    }
+
+    /// Its trials.
+    pub(crate) fn trials(&self) -> impl Iterator<Item = &'a TrialRecord> + use<'a> {
+        let name = &self.client.client;
+        self.run.run.trials.iter().filter(move |t| t.trial.client.name == *name)
+    }
+
+    /// Its stalls per run and thread.
+    pub(crate) fn stalls(&self) -> impl Iterator<Item = (u32, &'a CoreStalls)> + use<'a> {
+        self.trials().flat_map(|t| t.measured.stalls.iter().map(move |s| (t.trial.run, s)))
+    }
+}
+
+/// A run's letter, where there are several.
+pub(crate) fn letter(runs: usize, index: usize) -> Option<char> {
+    (runs > 1).then(|| char::from_u32('A' as u32 + index as u32).filter(char::is_ascii_uppercase).unwrap_or('Z'))
+}
+
+/// A name with its run's letter before it.
+pub(crate) fn labelled(letter: Option<char>, name: &str) -> String {
+    letter.map_or(name.to_owned(), |l| format!("{l} {name}"))
+}
+
+/// `sender on core 1`.
+pub(crate) fn thread(stalls: &CoreStalls) -> String {
+    match stalls.core {
+        Some(core) => format!("{} on core {core}", stalls.thread),
+        None => format!("{}, not pinned", stalls.thread),
+    }
+}
+
+/// A table of text.
+#[derive(Serialize)]
+pub(crate) struct Grid {
+    head: Vec<String>,
+    /// Per column, whether it holds numbers.
+    numeric: Vec<bool>,
+    lines: Vec<Line>,
+}
+
+impl Grid {
+    /// From names of columns and lines; lines that are too short are filled.
+    pub(crate) fn new(head: Vec<String>, mut lines: Vec<Line>) -> Grid {
+        let blank = || Entry { kind: "text", text: String::new(), small: None };
+        lines.iter_mut().for_each(|line| line.cells.resize_with(head.len(), blank));
+        let is_number = |i: usize| lines.iter().any(|l| matches!(l.cells[i].kind, "number" | "missing"));
+        Grid { numeric: (0..head.len()).map(is_number).collect(), head, lines }
+    }
+}
+
+/// A line of a [`Grid`].
+#[derive(Serialize)]
+pub(crate) struct Line {
+    /// Colour and dash of the client that the line begins, if it begins one.
+    pub(crate) swatch: Option<(usize, String)>,
+    /// Its cells.
+    pub(crate) cells: Vec<Entry>,
+}
+
+/// A cell of a [`Grid`].
+#[derive(Serialize)]
+pub(crate) struct Entry {
+    /// `name`, `text`, `number` or `missing`.
+    pub(crate) kind: &'static str,
+    /// What it says.
+    pub(crate) text: String,
+    /// What it says beneath, smaller.
+    pub(crate) small: Option<String>,
+}
+
+impl Entry {
+    /// A number.
+    pub(crate) fn number(text: impl Into<String>) -> Entry {
+        Entry { kind: "number", text: text.into(), small: None }
+    }
+
+    /// Words.
+    pub(crate) fn text(text: impl Into<String>) -> Entry {
+        Entry { kind: "text", text: text.into(), small: None }
+    }
+
+    /// A figure that there is not, and why.
+    pub(crate) fn missing(text: impl Into<String>, why: impl Into<String>) -> Entry {
+        Entry { kind: "missing", text: text.into(), small: Some(why.into()) }
+    }
+
+    /// With a smaller text beneath.
+    pub(crate) fn with(self, small: impl Into<String>) -> Entry {
+        Entry { small: Some(small.into()), ..self }
+    }
+}
+
+/// The whole page, but for its plots.
+#[derive(Serialize)]
+pub(crate) struct View {
+    pub(crate) title: String,
+    pub(crate) runs: Vec<RunView>,
+    pub(crate) verdicts: Vec<VerdictView>,
+    pub(crate) tables: grids::Grids,
+    pub(crate) notes: Vec<(String, String)>,
+    pub(crate) balances: Vec<grids::Balance>,
+    pub(crate) differences: Option<Grid>,
+    pub(crate) version: &'static str,
+}
+
+/// One run's own facts.
+#[derive(Serialize)]
+pub(crate) struct RunView {
+    letter: Option<char>,
+    id: String,
+    title: String,
+    setup: String,
+    protocol: String,
+    created: String,
+    usect: String,
+    banners: Vec<String>,
+    environment: Vec<Group>,
+    scenario: String,
+}
+
+#[derive(Serialize)]
+struct Group {
+    name: String,
+    facts: Vec<(String, String)>,
+}
+
+/// What to take away of a client.
+#[derive(Serialize)]
+pub(crate) struct VerdictView {
+    label: String,
+    swatch: (usize, String),
+    text: String,
+    clean: Option<String>,
+    beyond: Option<String>,
+}
+
+impl View {
+    /// Of one or several runs.
+    pub(crate) fn of(runs: &[StoredRun], series: &[Series<'_>]) -> View {
+        View {
+            title: title(runs),
+            runs: runs.iter().enumerate().map(|(i, run)| RunView::of(letter(runs.len(), i), run)).collect(),
+            verdicts: series.iter().map(VerdictView::of).collect(),
+            tables: grids::Grids::of(runs, series),
+            notes: notes(series),
+            balances: series.iter().map(grids::Balance::of).collect(),
+            differences: (runs.len() > 1).then(|| differences(runs)),
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
+
+fn title(runs: &[StoredRun]) -> String {
+    match runs {
+        [] => "No run".to_owned(),
+        [only] => only.run.header.scenario.title.clone(),
+        several => format!("{} runs compared", several.len()),
+    }
+}
+
+fn notes(series: &[Series<'_>]) -> Vec<(String, String)> {
+    let of = |s: &Series<'_>| {
+        let measured = &s.client.measured;
+        let lost = (measured.unattributed > 0).then(|| {
+            let lost = format::count(measured.unattributed);
+            format!("{lost} slow samples or stalls did not fit the log: as many touched samples may be missing")
+        });
+        let truth = s.client.truth.iter().flat_map(|t| t.notes.iter().map(|n| format!("truth: {n}")));
+        measured.notes.iter().cloned().chain(truth).chain(lost).map(|n| (s.label(), n)).collect::<Vec<_>>()
+    };
+    series.iter().flat_map(of).collect()
+}
+
+impl RunView {
+    fn of(letter: Option<char>, stored: &StoredRun) -> RunView {
+        let header = &stored.run.header;
+        RunView {
+            letter,
+            id: header.id.clone(),
+            title: header.scenario.title.clone(),
+            setup: setup(stored),
+            protocol: protocol(header),
+            created: header.created.clone(),
+            usect: header.usect.clone(),
+            banners: verdict::banners(header).into_iter().chain(partial_trials(stored)).collect(),
+            environment: groups(&header.environment),
+            scenario: toml::to_string_pretty(&header.scenario).unwrap_or_else(|e| format!("# can't be shown: {e}")),
+        }
+    }
+}
+
+fn setup(stored: &StoredRun) -> String {
+    let dut = stored.run.header.scenario.dut.name();
+    match stored.run.trials.first() {
+        Some(first) => format!("{}, through the DUT “{dut}”", format::traffic(&first.trial.traffic)),
+        None => format!("DUT “{dut}”; no trial was run"),
+    }
+}
+
+fn protocol(header: &Header) -> String {
+    let p = &header.protocol;
+    let (warmup, duration) = (format::seconds(p.warmup_s), format::seconds(p.duration_s));
+    format!("{}: {} runs per client of {duration}, each after {warmup} of warm-up", header.procedure, p.runs)
+}
+
+fn partial_trials(stored: &StoredRun) -> impl Iterator<Item = String> {
+    stored.run.trials.iter().filter_map(|t| {
+        t.partial.as_ref().map(|why| format!("PARTIAL, {} run {}: {why}", t.trial.client.name, t.trial.run))
+    })
+}
+
+/// Facts by the first segment of their keys.
+fn groups(environment: &Environment) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (key, value) in environment.facts() {
+        let name = key.split('.').next().unwrap_or(key);
+        if groups.last().is_none_or(|g| g.name != name) {
+            groups.push(Group { name: name.to_owned(), facts: Vec::new() });
+        }
+        groups.last_mut().expect("one was just added").facts.push((key.to_owned(), value.to_owned()));
+    }
+    groups
+}
+
+/// Facts in which any run differs from the first.
+fn differences(runs: &[StoredRun]) -> Grid {
+    let environments: Vec<&Environment> = runs.iter().map(|r| &r.run.header.environment).collect();
+    let mut keys: Vec<&str> = environments.iter().flat_map(|e| environments[0].differences(e)).map(|d| d.key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let line = |key: &str| {
+        let values = environments.iter().map(|e| match e.get(key) {
+            Some(value) => Entry::text(value),
+            None => Entry { kind: "text", text: "(absent)".to_owned(), small: None },
+        });
+        Line { swatch: None, cells: std::iter::once(Entry::text(key)).chain(values).collect() }
+    };
+    let letters = (0..runs.len()).filter_map(|i| letter(runs.len(), i)).map(|l| l.to_string());
+    Grid::new(std::iter::once("fact".to_owned()).chain(letters).collect(), keys.into_iter().map(line).collect())
+}
+
+impl VerdictView {
+    fn of(series: &Series<'_>) -> VerdictView {
+        VerdictView {
+            label: series.label(),
+            swatch: (series.color, series.dash().to_owned()),
+            text: verdict::of(series.client),
+            clean: verdict::clean(series.client),
+            beyond: verdict::beyond(series.client),
+        }
+    }
+}

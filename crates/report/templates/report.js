@@ -1,0 +1,449 @@
+"use strict";
+// Draws the plots of the page from the data in it. Latencies come in nanoseconds, are drawn in µs.
+(async () => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const byId = (id) => document.getElementById(id);
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const NARROW = 640;
+  // An interval needs n with (1-tail)^n <= 2.5%, so a tail of 3.69/n is the last that a sample supports.
+  const SUPPORT = -Math.log(0.025);
+  let printing = false;
+
+  // --- numbers -------------------------------------------------------------------------------------
+  const ns = (v) => {
+    const size = Math.abs(v), sign = v < 0 ? "−" : "";
+    if (size < 1e3) return `${sign}${Math.round(size)} ns`;
+    const [scale, unit] = size < 999.5e3 ? [1e3, "µs"] : size < 999.5e6 ? [1e6, "ms"] : [1e9, "s"];
+    const x = size / scale;
+    return `${sign}${x.toFixed(x < 9.995 ? 2 : x < 99.95 ? 1 : 0)} ${unit}`;
+  };
+  const us = (v) => v / 1e3;
+  const count = (n) => n.toLocaleString("en-US");
+  const escape = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const percentile = (tail) => tail <= 0 ? "largest" : `p${+((1 - tail) * 100).toPrecision(10)}`;
+
+  // --- styles --------------------------------------------------------------------------------------
+  const PRINT_PALETTE = ["#0072b2", "#d55e00", "#00845f", "#b04a86", "#b07c00", "#3a8fc2"];
+  const color = (client) => printing ? PRINT_PALETTE[client.color] : css(`--s${client.color}`);
+  const ink = () => printing ? "#1b1f24" : css("--ink");
+  const quiet = () => printing ? "#5b6570" : css("--quiet");
+  const rule = () => printing ? "#d9dee3" : css("--rule");
+  const paper = () => printing ? "#ffffff" : css("--paper");
+  const truthInk = () => printing ? "#4b5560" : css("--truth");
+  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "triangle-down", "star"];
+  const line = (client, width = 2.2) => ({ color: color(client), dash: client.dash, width, shape: "hv" });
+
+  const axis = (title, more = {}) => ({
+    title: { text: title, standoff: 8 }, gridcolor: rule(), linecolor: quiet(), tickcolor: quiet(), zeroline: false,
+    showline: true, ticks: "outside", automargin: true, ...more,
+  });
+  const layout = (xaxis, yaxis, more = {}) => ({
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: "system-ui, 'Segoe UI', 'Liberation Sans', sans-serif", size: 12.5, color: ink() },
+    margin: { l: 58, r: 16, t: 8, b: 44 }, hovermode: "closest",
+    legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, itemwidth: 40 },
+    hoverlabel: { align: "left" }, xaxis, yaxis,
+    modebar: { orientation: "v", bgcolor: "rgba(0,0,0,0)", color: quiet(), activecolor: ink() }, ...more,
+  });
+  const CONFIG = { displaylogo: false, displayModeBar: matchMedia("(hover: none)").matches ? false : "hover", responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+  const draw = (id, traces, how) => {
+    const box = byId(id);
+    how.width = printing ? 680 : undefined;
+    how.autosize = !printing;
+    if (traces.length === 0) {
+      box.textContent = "Nothing to draw.";
+      box.style.height = "auto";
+      return;
+    }
+    Plotly.react(box, traces, how, CONFIG);
+    fitTicks(box);
+    if (!box.fits) box.on("plotly_relayout", () => fitTicks(box));
+    box.fits = true;
+  };
+  /// Adapts the labels of log axes to what is in view.
+  const fitTicks = (box) => {
+    const changes = {};
+    for (const name of ["xaxis", "xaxis2", "yaxis"]) {
+      const it = box.layout[name];
+      if (it?.type !== "log" || it.ownTicks || !it.range) continue;
+      const { tickmode, tickvals = null, ticktext = null, dtick = null, minor } = ticks(it.range);
+      const wanted = { tickmode, tickvals, ticktext, dtick, minor };
+      if (it.tickmode !== tickmode || String(it.tickvals ?? "") !== String(tickvals ?? "")) {
+        Object.entries(wanted).forEach(([key, value]) => { changes[`${name}.${key}`] = value; });
+      }
+    }
+    if (Object.keys(changes).length) Plotly.relayout(box, changes);
+  };
+
+  // --- latency axes --------------------------------------------------------------------------------
+  const DECADES = { tickmode: "linear", dtick: 1, minor: { dtick: "D1", showgrid: false, ticks: "outside", ticklen: 3 } };
+  /// Labels at every decade, or at 1, 2 and 5 times it where few decades are in view.
+  const ticks = ([from, to]) => {
+    if (to - from >= 1.6) return DECADES;
+    const all = [];
+    for (let d = Math.floor(from); d <= to; d++) [1, 2, 5].forEach((m) => all.push(+(m * 10 ** d).toPrecision(3)));
+    const tickvals = all.filter((v) => Math.log10(v) >= from && Math.log10(v) <= to);
+    return tickvals.length < 2 ? { tickmode: "auto", minor: { ticks: "" } } : { tickmode: "array", tickvals, ticktext: tickvals.map(String), minor: { ticks: "" } };
+  };
+  const latencyAxis = (title, log, largestNs, lowestNs) => axis(title, {
+    type: log ? "log" : "linear", exponentformat: "none",
+    ...(log ? { ...DECADES, ...(lowestNs ? { range: [Math.log10(us(lowestNs)), Math.log10(us(largestNs))] } : {}) }
+      : { range: [0, us(largestNs)], rangemode: "nonnegative" }),
+  });
+  const SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+  const tailAxis = (title, lowest) => {
+    const decades = Array.from({ length: Math.max(2, Math.ceil(-Math.log10(lowest))) + 1 }, (_, i) => i);
+    const name = (d) => d === 0 ? "1" : `10⁻${SUPERSCRIPT[d]}  ${percentile(10 ** -d)}`;
+    return axis(title, {
+      type: "log", ownTicks: true, tickvals: decades.map((d) => 10 ** -d), ticktext: decades.map(name),
+      range: [-(decades.length - 1) - 0.05, 0.05],
+    });
+  };
+
+  // --- distributions -------------------------------------------------------------------------------
+  const controls = byId("distribution-controls");
+  const chosen = (name) => controls.elements[name].value;
+  const measured = (client) => chosen("from") === "scheduled" ? client.scheduled
+    : chosen("samples") === "clean" ? client.clean : client.latency;
+  const truth = (client) => chosen("samples") === "clean" && chosen("from") !== "scheduled" ? client.truth_clean : client.truth;
+  const useful = (d) => d && d.samples > 0;
+
+  /// Points (latency in µs, share above or at most) with a hover text each. Starts at the top: the
+  /// smallest sample, which nothing lies below.
+  const points = (d, y, keep = () => true) => {
+    const out = { x: [], y: [], text: [] };
+    const push = (value, above, what) => {
+      if (!keep(above / d.samples)) return;
+      out.x.push(us(value));
+      out.y.push(y(above, d.samples));
+      out.text.push(what);
+    };
+    push(d.ns[0], d.samples, `smallest ${ns(d.ns[0])}`);
+    d.ns.forEach((value, i) => push(value, d.above[i],
+      `${percentile(d.above[i] / d.samples)} ${ns(value)}<br>${count(d.above[i])} of ${count(d.samples)} above`));
+    return out;
+  };
+  const above = (n, all) => n > 0 ? n / all : 1 / all;
+  const below = (n, all) => 1 - n / all;
+  const curve = (client, d, name, y, style, more = {}) => ({
+    mode: "lines", name: escape(name), ...points(d, y, more.keep),
+    line: style, hovertemplate: `<b>${escape(name)}</b><br>%{text}<extra></extra>`, ...more.trace,
+  });
+
+  const intervals = (client, d, y, name) => {
+    const known = d.quantiles.filter((q) => q.value);
+    return {
+      mode: "markers", name: escape(name), showlegend: false, legendgroup: client.label,
+      x: known.map((q) => us(q.value.ns)), y: known.map((q) => y(Math.round((1 - q.quantile) * d.samples), d.samples)),
+      marker: { color: color(client), size: 5, symbol: SYMBOLS[client.color] },
+      error_x: {
+        type: "data", symmetric: false, thickness: 1.6, width: 5, color: color(client),
+        array: known.map((q) => us(q.value.high_ns - q.value.ns)), arrayminus: known.map((q) => us(q.value.ns - q.value.low_ns)),
+      },
+      text: known.map((q) => `p${+(q.quantile * 100).toPrecision(10)}  ${ns(q.value.ns)}<br>95%: ${ns(q.value.low_ns)} to ${ns(q.value.high_ns)}`),
+      hovertemplate: `<b>${escape(name)}</b><br>%{text}<extra></extra>`,
+    };
+  };
+
+  const tailCurves = (client, d, name) => {
+    const end = SUPPORT / d.samples, last = d.ns.length - 1, group = { legendgroup: client.label };
+    const supported = curve(client, d, name, above, line(client), { keep: (tail) => tail >= end, trace: group });
+    const faint = curve(client, d, name, above, line(client, 1), { keep: (tail) => tail <= end, trace: { ...group, showlegend: false, opacity: 0.75 } });
+    if (faint.x.length && supported.x.length) {
+      faint.x.unshift(supported.x.at(-1));
+      faint.y.unshift(supported.y.at(-1));
+      faint.text.unshift(supported.text.at(-1));
+    }
+    const largest = {
+      ...group, mode: "markers", showlegend: false, name: escape(name), x: [us(d.ns[last])], y: [1 / d.samples],
+      marker: { symbol: "x-thin-open", size: 9, color: color(client), line: { width: 2 } },
+      hovertemplate: `<b>${escape(name)}</b><br>largest of ${count(d.samples)}: ${ns(d.ns[last])}<extra></extra>`,
+    };
+    return [supported, faint, largest];
+  };
+
+  const truthLine = (client, y, gone) => {
+    const style = { color: color(client), dash: "1.5px,2.5px", width: 2, shape: "hv" };
+    const group = { legendgroup: `${client.label} truth`, legendrank: 2000 };
+    if (useful(truth(client))) return [curve(client, truth(client), `${client.label}: truth`, y, style, { trace: group })];
+    if (client.known_delay_ns === null) return [];
+    const at = us(client.known_delay_ns), name = `${client.label}: known delay`;
+    return [{ mode: "lines", name: escape(name), x: [at, at], y: gone, line: style, ...group, hovertemplate: `<b>${escape(name)}</b><br>${ns(client.known_delay_ns)}<extra></extra>` }];
+  };
+
+  /// Latency that `tail` of the samples exceed at most.
+  const valueAt = (d, tail) => {
+    const i = d.above.findIndex((n) => n <= tail * d.samples);
+    return d.ns[i < 0 ? d.ns.length - 1 : i];
+  };
+  /// The truths of all clients as one band, from the lowest to the highest at each share.
+  const truthBand = (y) => {
+    const truths = data.clients.map(truth).filter(useful);
+    if (truths.length === 0) return [];
+    const least = Math.max(...truths.map((d) => SUPPORT / d.samples));
+    const tails = [];
+    for (let i = 0; i <= 60; i++) tails.push(1 - i / 66);
+    for (let t = 0.1; t >= least; t /= 1.12) tails.push(t);
+    const edge = (pick) => tails.map((t) => us(pick(truths.map((d) => valueAt(d, t)))));
+    const low = edge((v) => Math.min(...v)), high = edge((v) => Math.max(...v)), shares = tails.map((t) => y(t, 1));
+    const text = tails.map((t, i) => `${percentile(+t.toPrecision(3))} ${ns(low[i] * 1e3)} to ${ns(high[i] * 1e3)}`);
+    const name = truths.length > 1 ? `truth, lowest to highest of ${truths.length}` : "truth";
+    const rim = { mode: "lines", legendgroup: "truth", line: { color: truthInk(), width: 1.4, dash: "1.5px,2.5px" }, hovertemplate: "<b>truth</b><br>%{text}<extra></extra>", text };
+    return [
+      { ...rim, mode: "lines", hoverinfo: "skip", hovertemplate: undefined, text: undefined, showlegend: false, x: low.concat(high.slice().reverse()), y: shares.concat(shares.slice().reverse()), fill: "toself", fillcolor: "rgba(120,130,140,0.28)", line: { width: 0 } },
+      { ...rim, x: low, y: shares, showlegend: false },
+      { ...rim, x: high, y: shares, name },
+    ];
+  };
+  /// Whether the truths lie so close together that one band tells more than a line each.
+  const coincide = () => {
+    const truths = data.clients.map((c) => c.truth).filter(useful);
+    return truths.length > 1 && [0.5, 0.1, 0.01, 0.001, 0.0001].every((tail) => {
+      const at = truths.filter((d) => d.samples * tail >= SUPPORT).map((d) => valueAt(d, tail));
+      return at.length === 0 || Math.max(...at) <= 2 * Math.min(...at);
+    });
+  };
+  const truths = (y, gone) => ({
+    band: () => truthBand(y).concat(data.clients.filter((c) => !useful(truth(c))).flatMap((c) => truthLine(c, y, gone))),
+    each: () => data.clients.flatMap((c) => truthLine(c, y, gone)), none: () => [],
+  })[chosen("truth")]();
+
+  const drawDistributions = () => {
+    const scheduled = chosen("from") === "scheduled", log = chosen("axis") === "log";
+    controls.querySelector("[name=samples]").closest("fieldset").disabled = scheduled;
+    const shown = data.clients.filter((c) => useful(measured(c)));
+    const blind = chosen("samples") === "clean" && !scheduled ? shown.filter((c) => c.stalls.length === 0).map((c) => c.label) : [];
+    const missing = data.clients.filter((c) => !useful(measured(c))).map((c) => c.label);
+    const note = byId("distribution-note");
+    note.hidden = !scheduled && missing.length + blind.length === 0;
+    note.textContent = (scheduled ? "Of latencies from the scheduled departure, all samples are shown. " : "")
+      + (blind.length ? `Saw no stalls, so nothing is left out of: ${blind.join(", ")}. ` : "")
+      + (missing.length ? `Without such samples: ${missing.join(", ")}.` : "");
+    const marks = (y) => controls.elements.intervals.checked ? shown.map((c) => intervals(c, measured(c), y, c.label)) : [];
+    const far = 1.15 * Math.max(1, ...shown.map((c) => valueAt(measured(c), 0.001)));
+    const firsts = [...shown.map(measured), ...(chosen("truth") === "none" ? [] : data.clients.map(truth).filter(useful))].map((d) => d.ns[0]);
+    const near = Math.max(1, 0.8 * Math.min(...firsts, far));
+    const title = `latency from the ${scheduled ? "scheduled" : "actual"} departure, µs`;
+    const lowest = Math.min(0.01, ...shown.map((c) => 1 / measured(c).samples));
+    const tails = shown.flatMap((c) => tailCurves(c, measured(c), c.label));
+    draw("ccdf", [...truths(above, [1, lowest]), ...tails, ...marks(above)], layout(latencyAxis(title, log, far), tailAxis("share above", lowest)));
+    const bodies = shown.map((c) => curve(c, measured(c), c.label, below, line(c), { trace: { legendgroup: c.label } }));
+    draw("cdf", [...truths(below, [0, 1]), ...bodies], layout(latencyAxis(title, log, far, near), axis("share at most", { range: [-0.02, 1.02] })));
+  };
+
+  // --- error per percentile ------------------------------------------------------------------------
+  const LINEAR_NS = 100;
+  const symlog = (v) => Math.sign(v) * (Math.abs(v) <= LINEAR_NS ? Math.abs(v) / LINEAR_NS : 1 + Math.log10(Math.abs(v) / LINEAR_NS));
+  /// Side by side within a percentile, so that whiskers don't cover each other.
+  const place = (i, c) => i + (c - (data.clients.length - 1) / 2) * Math.min(0.11, 0.7 / data.clients.length);
+  const ladderAxis = () => axis("", { tickvals: data.ladder.map((_, i) => i), ticktext: data.ladder, range: [-0.5, data.ladder.length - 0.5], showgrid: false });
+
+  const drawErrors = () => {
+    const clean = byId("errors-clean").checked;
+    const traces = [], values = [0];
+    const of = (client) => clean ? client.errors_clean : client.errors;
+    data.clients.forEach((c) => of(c).forEach((e) => e.value && values.push(e.value.low_ns, e.value.high_ns)));
+    const low = Math.min(...values), high = Math.max(...values);
+    const foot = symlog(low) - 0.35;
+    data.clients.forEach((client, c) => {
+      const known = of(client).map((e, i) => [e, i]).filter(([e]) => e.value);
+      const lacking = of(client).map((e, i) => [e, i]).filter(([e]) => !e.value);
+      if (known.length === 0 && lacking.length === 0) return;
+      const marker = { color: color(client), size: 8, symbol: SYMBOLS[client.color] };
+      traces.push({
+        mode: "lines+markers", name: escape(client.label), legendgroup: client.label, marker,
+        x: known.map(([, i]) => place(i, c)), y: known.map(([e]) => symlog(e.value.ns)),
+        line: { color: color(client), dash: client.dash, width: 1 },
+        error_y: {
+          type: "data", symmetric: false, thickness: 1.6, width: 4, color: color(client),
+          array: known.map(([e]) => symlog(e.value.high_ns) - symlog(e.value.ns)), arrayminus: known.map(([e]) => symlog(e.value.ns) - symlog(e.value.low_ns)),
+        },
+        text: known.map(([e, i]) => `${data.ladder[i]}: off by ${ns(e.value.ns)}<br>95%: ${ns(e.value.low_ns)} to ${ns(e.value.high_ns)}`),
+        hovertemplate: `<b>${escape(client.label)}</b><br>%{text}<extra></extra>`,
+      });
+      traces.push({
+        mode: "markers", legendgroup: client.label, showlegend: false, marker: { color: color(client), size: 8, symbol: "x-thin-open", line: { width: 2 } },
+        x: lacking.map(([, i]) => place(i, c)), y: lacking.map(() => foot),
+        text: lacking.map(([e, i]) => `${data.ladder[i]}: n/a (needs ${count(e.needs)})`),
+        hovertemplate: `<b>${escape(client.label)}</b><br>%{text}<extra></extra>`,
+      });
+    });
+    const ticks = [0];
+    for (let t = 100; t <= 1e10; t *= 10) {
+      if (t <= high * 10) ticks.push(t);
+      if (-t >= low * 10) ticks.unshift(-t);
+    }
+    const tick = (v) => v === 0 ? "0" : (v > 0 ? "+" : "−") + ns(Math.abs(v)).replace(/\.0+ /, " ");
+    const yaxis = axis("error", {
+      tickvals: ticks.map(symlog), ticktext: ticks.map(tick), range: [foot - 0.2, Math.max(symlog(high) + 0.25, 1)],
+    });
+    const zero = { type: "line", xref: "paper", x0: 0, x1: 1, y0: 0, y1: 0, line: { color: ink(), width: 1.2 } };
+    draw("errors", traces, layout(ladderAxis(), yaxis, { shapes: [zero] }));
+  };
+
+  // --- spread from run to run ----------------------------------------------------------------------
+  const drawSpread = () => {
+    const traces = data.clients.map((client, c) => {
+      const known = client.spread.map((s, i) => [s, client.latency.quantiles[i].value, i])
+        .filter(([s, v]) => s.lowest_ns > 0 && v && v.ns > 0);
+      return {
+        mode: "markers", name: escape(client.label), x: known.map(([, , i]) => place(i, c)), y: known.map(() => 1),
+        marker: { color: color(client), size: 7, symbol: SYMBOLS[client.color] },
+        error_y: {
+          type: "data", symmetric: false, thickness: 3, width: 5, color: color(client),
+          array: known.map(([s, v]) => s.highest_ns / v.ns - 1), arrayminus: known.map(([s, v]) => 1 - s.lowest_ns / v.ns),
+        },
+        text: known.map(([s, v, i]) => `${data.ladder[i]}: ${ns(s.lowest_ns)} to ${ns(s.highest_ns)}<br>pooled ${ns(v.ns)}`),
+        hovertemplate: `<b>${escape(client.label)}</b><br>%{text}<extra></extra>`,
+      };
+    });
+    const ratios = data.clients.flatMap((c) => c.spread.flatMap((s, i) => {
+      const v = c.latency.quantiles[i].value;
+      return s.lowest_ns > 0 && v ? [s.lowest_ns / v.ns, s.highest_ns / v.ns] : [];
+    }));
+    const reach = Math.max(1.1, ...ratios, ...ratios.map((r) => 1 / r));
+    const marks = [1, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10, 20, 50, 100, 1000].filter((m) => m === 1 || Math.log(m) > Math.log(reach) / 7).slice(0, 5);
+    const lower = marks.slice(1).map((m) => 1 / m);
+    const yaxis = axis("times the pooled figure", {
+      type: "log", ownTicks: true, tickvals: [...lower, ...marks], ticktext: [...marks.slice(1).map((m) => `÷ ${m}`), ...marks.map((m) => m === 1 ? "pooled" : `× ${m}`)],
+      range: [Math.log10(Math.min(1 / 1.05, ...ratios)) - 0.02, Math.log10(reach) + 0.02],
+    });
+    draw("spread", traces, layout(ladderAxis(), yaxis));
+  };
+
+  // --- over time -----------------------------------------------------------------------------------
+  const FIGURES = { p50_ns: "p50", p99_ns: "p99", max_ns: "largest" };
+  const offerTimes = () => {
+    const select = byId("time-choice");
+    const offer = (label, value) => select.add(new Option(label, value));
+    Object.entries(FIGURES).forEach(([key, name]) => offer(`${name} of every client`, `figure:${key}`));
+    data.clients.forEach((client, i) => offer(`p50, p99 and largest of ${client.label}`, `client:${i}`));
+    select.value = "figure:p99_ns";
+    select.addEventListener("change", drawSeries);
+  };
+  /// A client's trials laid end to end, with a gap between; also where each begins.
+  const endToEnd = (client, side, key) => {
+    const out = { x: [], y: [], text: [], starts: [] };
+    let offset = 0;
+    for (const trial of client.trials) {
+      out.starts.push([offset, trial.run]);
+      for (const p of trial[side]) {
+        out.x.push(offset + p.at_s);
+        out.y.push(p[key] === null ? null : us(p[key]));
+        out.text.push(`run ${trial.run}, ${p.at_s.toFixed(1)} s, ${count(p.samples)} samples<br>${FIGURES[key]} ${p[key] === null ? "n/a" : ns(p[key])}`);
+      }
+      const all = trial.measured, step = all.length > 1 ? all[1].at_s - all[0].at_s : 1;
+      offset += (all.length ? all.at(-1).at_s : 0) + 2 * step;
+      out.x.push(offset - step);
+      out.y.push(null);
+      out.text.push("");
+    }
+    return out;
+  };
+  const timeTrace = (client, side, key, name, style) => ({
+    mode: "lines+markers", name: escape(name), connectgaps: false, ...endToEnd(client, side, key), line: style,
+    marker: { size: 4, color: style.color }, hovertemplate: `<b>${escape(name)}</b><br>%{text}<extra></extra>`,
+  });
+  const drawSeries = () => {
+    const [kind, which] = byId("time-choice").value.split(":");
+    let traces;
+    if (kind === "figure") {
+      traces = data.clients.map((c) => timeTrace(c, "measured", which, c.label, { color: color(c), dash: c.dash, width: 1.6 }));
+    } else {
+      const client = data.clients[+which], dashes = { p50_ns: "solid", p99_ns: "9px,3px", max_ns: "9px,3px,2px,3px" };
+      traces = Object.entries(FIGURES).map(([key, name]) => timeTrace(client, "measured", key, name, { color: color(client), dash: dashes[key], width: 1.6 }));
+      if (client.trials.some((t) => t.truth.length)) traces.push(timeTrace(client, "truth", "p50_ns", "truth, p50", { color: truthInk(), dash: "1.5px,2.5px", width: 1.6 }));
+    }
+    traces = traces.filter((t) => t.y.some((v) => v !== null));
+    const starts = traces.reduce((most, t) => t.starts.length > most.length ? t.starts : most, []);
+    const shapes = starts.slice(1).map(([x]) => ({ type: "line", yref: "paper", y0: 0, y1: 1, x0: x, x1: x, line: { color: quiet(), width: 0.8 } }));
+    const annotations = starts.map(([x, run]) => ({ x, y: 1, yref: "paper", xanchor: "left", yanchor: "top", text: `run ${run}`, showarrow: false, font: { size: 11, color: quiet() } }));
+    traces.forEach((t) => delete t.starts);
+    draw("series", traces, layout(axis("seconds of traffic"), latencyAxis("latency, µs", true), { shapes, annotations }));
+  };
+
+  // --- stalls --------------------------------------------------------------------------------------
+  const drawStalls = () => {
+    const named = (name, bar, client) => ({ bar, row: escape(`${name}, ${bar.thread}${bar.core === null ? "" : ` on core ${bar.core}`}`), client });
+    const all = [...data.platform.map((b) => named(b.label, b, null)), ...data.clients.flatMap((c) => c.stalls.map((b) => named(c.label, b, c)))];
+    const rows = [...new Set(all.map((s) => s.row))];
+    byId("stall-bars").style.height = `${90 + 24 * rows.length}px`;
+    const tone = (s) => s.client ? color(s.client) : quiet();
+    const text = all.map(({ bar: b, row }) => `<b>${row}</b>${b.run ? `, run ${b.run}` : ""}<br>${count(b.stalls)} stalls over ${ns(b.threshold_ns)} in ${ns(b.observed_ns)}<br>total ${ns(b.total_ns)}, median ${ns(b.median_ns)}, longest ${ns(b.longest_ns)}`);
+    const dots = (x, more) => ({
+      mode: "markers", y: all.map((s) => s.row), x: all.map(x), text, hovertemplate: "%{text}<extra></extra>", showlegend: false,
+      marker: { color: all.map(tone), size: 9, opacity: 0.85, symbol: all.map((s) => s.client ? SYMBOLS[s.client.color] : "line-ns-open"), line: { width: 1.5 } }, ...more,
+    });
+    const share = dots(({ bar: b }) => b.observed_ns ? 100 * b.total_ns / b.observed_ns : 0);
+    const longest = dots(({ bar: b }) => b.longest_ns ? us(b.longest_ns) : null, { xaxis: "x2" });
+    const narrow = byId("stall-bars").clientWidth < NARROW;
+    const yaxis = axis("", { ticks: "", tickfont: { size: narrow ? 9 : 11.5 }, categoryorder: "array", categoryarray: rows.slice().reverse() });
+    const how = layout(axis("share of time, %", { domain: [0, 0.47], rangemode: "tozero", nticks: 6 }), yaxis, {
+      xaxis2: { ...latencyAxis("longest stall, µs", true), domain: [0.53, 1] }, margin: { l: 40, r: 16, t: 8, b: 44 },
+    });
+    draw("stall-bars", all.length ? [share, longest] : [], how);
+  };
+
+  const drawLateness = () => {
+    const shown = data.clients.filter((c) => useful(c.lateness));
+    const lowest = Math.min(0.01, ...shown.map((c) => 1 / c.lateness.samples));
+    draw("lateness", shown.flatMap((c) => tailCurves(c, c.lateness, c.label)), layout(latencyAxis("lateness, µs", true), tailAxis("share above", lowest)));
+  };
+
+  // --- facts ---------------------------------------------------------------------------------------
+  const search = () => {
+    const wanted = byId("fact-search").value.trim().toLowerCase();
+    let found = 0;
+    document.querySelectorAll("details.facts").forEach((group) => {
+      let any = false;
+      group.querySelectorAll("tr").forEach((row) => {
+        row.hidden = wanted !== "" && !row.textContent.toLowerCase().includes(wanted);
+        any ||= !row.hidden;
+        found += row.hidden ? 0 : 1;
+      });
+      group.hidden = !any;
+      group.open = wanted !== "" && any;
+    });
+    byId("fact-count").textContent = wanted === "" ? "" : `${count(found)} found`;
+  };
+  byId("fact-search").addEventListener("input", search);
+
+  // --- all of it -----------------------------------------------------------------------------------
+  const unpack = async (base64) => {
+    const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  };
+  const loadCharts = async () => {
+    const script = document.createElement("script");
+    script.textContent = await unpack(byId("charts").textContent);
+    document.head.append(script);
+  };
+  const drawAll = () => [drawDistributions, drawErrors, drawSpread, drawSeries, drawStalls, drawLateness].forEach((d) => d());
+
+  try {
+    await loadCharts();
+  } catch (reason) {
+    document.querySelectorAll(".plot").forEach((box) => {
+      box.textContent = `This browser can't unpack the chart library (${reason}). All figures are in the tables too.`;
+      box.style.height = "auto";
+    });
+    return;
+  }
+  controls.elements.truth.value = coincide() ? "band" : "each";
+  if (!data.clients.some((c) => c.scheduled)) controls.querySelector("[name=from]").closest("fieldset").hidden = true;
+  controls.addEventListener("change", drawDistributions);
+  byId("errors-clean").addEventListener("change", drawErrors);
+  controls.addEventListener("submit", (event) => event.preventDefault());
+  offerTimes();
+  drawAll();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+  let folded = [];
+  const print = (now) => () => {
+    printing = now;
+    if (now) folded = [...document.querySelectorAll("details:not([open])")];
+    folded.forEach((details) => { details.open = now; });
+    drawAll();
+  };
+  window.addEventListener("beforeprint", print(true));
+  window.addEventListener("afterprint", print(false));
+})();

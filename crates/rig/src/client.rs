@@ -1,0 +1,107 @@
+//! Opening a client of any engine over a path: the one place that knows them all.
+
+use crate::path::Ends;
+use crate::place::Placement;
+use crate::{Rig, RigError};
+use usect_core::port_name::Engine;
+use usect_core::scenario::{Mode, Wait};
+use usect_core::trial::Trial;
+use usect_dut::{Dut, Reflector};
+use usect_lab::within;
+use usect_port::client::{Client, ClientError, PacketClient, Threads};
+use usect_port::{Port, Receive, Transmit, udp};
+use usect_xdp::afxdp::{self, Take, XdpRx, XdpTx};
+use usect_xdp::kernel::{Assignment, KernelClient};
+
+/// A client ready to run, and the reflector of its round trip where it needs one that runs in user space.
+pub(crate) struct Opened {
+    pub(crate) client: Box<dyn Client>,
+    pub(crate) reflector: Option<Box<dyn Dut>>,
+}
+
+/// Opens the client of a trial.
+pub(crate) fn open(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
+    match trial.client.engine {
+        Engine::Udp => udp(rig, trial, ends),
+        Engine::Xdp => xdp(rig, trial, ends),
+        Engine::Kernel => kernel(rig, trial, ends),
+    }
+}
+
+fn udp(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
+    let block = trial.client.wait == Wait::Block;
+    let (tx, rx) = (ends.tx.endpoint.address, ends.rx.endpoint.address);
+    let open = |netns: &Option<String>, local, remote| {
+        let opened = within(netns.as_deref(), || udp::open(local, remote, block))?;
+        opened.map_err(|e| failed(trial, format!("opening a UDP socket at {local}"), e))
+    };
+    let (near, far) = (open(&ends.tx.netns, tx, rx)?, open(&ends.rx.netns, rx, tx)?);
+    Ok(packet(rig, trial, ends, near, far))
+}
+
+fn xdp(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
+    let round_trip = trial.traffic.mode == Mode::RoundTrip;
+    let open = |end: &crate::path::End, receives: bool| {
+        let take = if receives { Take::UdpPort(end.endpoint.address.port()) } else { Take::Nothing };
+        open_xdp(end, take)
+    };
+    Ok(packet(rig, trial, ends, open(&ends.tx, round_trip)?, open(&ends.rx, true)?))
+}
+
+/// Opens an AF_XDP port at one end of a path.
+pub(crate) fn open_xdp(end: &crate::path::End, take: Take) -> Result<Port<XdpTx, XdpRx>, RigError> {
+    let link = end.link.as_ref().expect("xdp ports are named by interface");
+    Ok(within(end.netns.as_deref(), || afxdp::open(link.index, take))??)
+}
+
+/// The generic client over two open ports; in round-trip mode the far one reflects.
+fn packet<T, R>(rig: &Rig, trial: &Trial, ends: &Ends, near: Port<T, R>, far: Port<T, R>) -> Opened
+where
+    T: Transmit + 'static,
+    R: Receive + 'static,
+{
+    let flow = ends.flow();
+    let threads = threads(rig.placement, trial);
+    let round_trip = trial.traffic.mode == Mode::RoundTrip;
+    let (rx, reflector) = if round_trip {
+        let core = rig.placement.dut.or(Some(rig.placement.receiver));
+        (near.rx, Some(Box::new(Reflector::start(rig.clock, core, far)) as Box<dyn Dut>))
+    } else {
+        (far.rx, None)
+    };
+    let mut client = PacketClient::new(rig.clock, near.tx, rx, flow, threads, rig.stop.clone());
+    client.wait = trial.client.wait;
+    client.expected = if round_trip { flow.reversed() } else { flow };
+    Opened { client: Box::new(client), reflector }
+}
+
+/// A blocking client needs two threads, because one can't sleep and receive at once; a round trip that
+/// polls needs one, as it waits for its own frames; otherwise it depends on the cores.
+fn threads(placement: Placement, trial: &Trial) -> Threads {
+    let Placement { sender, receiver, .. } = placement;
+    let one = trial.traffic.mode == Mode::RoundTrip || sender == receiver;
+    if one && trial.client.wait == Wait::Poll {
+        Threads::One { core: sender }
+    } else {
+        Threads::Two { sender, receiver }
+    }
+}
+
+fn kernel(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
+    let index = |end: &crate::path::End| end.link.as_ref().expect("kernel ports are named by interface").index;
+    let assignment =
+        Assignment { flow: ends.flow(), traffic: trial.traffic, tx: index(&ends.tx), core: rig.placement.sender };
+    let mut client = KernelClient::load(rig.clock, &assignment, rig.stop.clone())?;
+    let (tx, rx) = ((ends.tx.netns.as_deref(), index(&ends.tx)), (ends.rx.netns.as_deref(), index(&ends.rx)));
+    if trial.traffic.mode == Mode::RoundTrip {
+        within(rx.0, || client.attach_reflector(rx.1))??;
+        within(tx.0, || client.attach_receiver(tx.1))??;
+    } else {
+        within(rx.0, || client.attach_receiver(rx.1))??;
+    }
+    Ok(Opened { client: Box::new(client), reflector: None })
+}
+
+fn failed(trial: &Trial, what: String, source: std::io::Error) -> RigError {
+    RigError::Client { client: trial.client.name.clone(), source: ClientError::io(what, source) }
+}

@@ -1,0 +1,1 @@
+//! What is usable on this host, and why not: each engine is tried, not looked up.

@@ -1,0 +1,156 @@
+//! The path of a run: the lab's interfaces, or the user's own.
+
+use crate::RigError;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use usect_core::frame::{Endpoint, Flow, FrameSize};
+use usect_core::port_name::{Engine, Place, PortName};
+use usect_core::scenario::{ClientSpec, DutSpec, Scenario};
+use usect_lab::{DEFAULT_LAB, Lab, Link, Shape, link, run, within};
+
+/// UDP ports of the two ends.
+const TX_PORT: u16 = 9000;
+const RX_PORT: u16 = 9001;
+/// Addresses for interfaces that have none: RFC 2544's own range (appendix C.2.2).
+const TX_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const RX_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+
+/// Where frames of a run travel.
+pub(crate) struct Path {
+    lab: Option<Lab>,
+    /// The interfaces of external ports, for the record.
+    external: Vec<Link>,
+    pub(crate) dut: DutSpec,
+    frame_size: FrameSize,
+}
+
+/// One end of a client's path.
+#[derive(Debug, Clone)]
+pub(crate) struct End {
+    pub(crate) netns: Option<String>,
+    pub(crate) endpoint: Endpoint,
+    /// Absent for an address that belongs to no interface that could be found.
+    pub(crate) link: Option<Link>,
+}
+
+/// Both ends of a client's path.
+#[derive(Debug, Clone)]
+pub(crate) struct Ends {
+    pub(crate) tx: End,
+    pub(crate) rx: End,
+}
+
+impl Ends {
+    pub(crate) fn flow(&self) -> Flow {
+        Flow { source: self.tx.endpoint, destination: self.rx.endpoint }
+    }
+}
+
+impl Path {
+    /// Brings the lab up, unless the scenario uses the user's own ports.
+    pub(crate) fn up(scenario: &Scenario) -> Result<Path, RigError> {
+        let frame_size = scenario.traffic.frame_size;
+        let mtu = frame_size.mtu().max(1500);
+        let lab = match scenario.dut {
+            DutSpec::External => None,
+            DutSpec::Wire => Some(Lab::up(DEFAULT_LAB, Shape::Wire, mtu)?),
+            _ => Some(Lab::up(DEFAULT_LAB, Shape::Dut, mtu)?),
+        };
+        let mut path = Path { lab, external: Vec::new(), dut: scenario.dut.clone(), frame_size };
+        if path.lab.is_none() {
+            for client in &scenario.clients {
+                let ends = path.ends(client)?;
+                let links = [ends.tx.link, ends.rx.link].into_iter().flatten();
+                links.for_each(|l| path.remember(l));
+            }
+        }
+        Ok(path)
+    }
+
+    fn remember(&mut self, link: Link) {
+        let known = |l: &Link| l.netns == link.netns && l.interface == link.interface;
+        if !self.external.iter().any(known) {
+            self.external.push(link);
+        }
+    }
+
+    /// The lab, unless the path is the user's own.
+    pub(crate) fn lab(&self) -> Option<&Lab> {
+        self.lab.as_ref()
+    }
+
+    /// Every interface of the path.
+    pub(crate) fn links(&self) -> Vec<Link> {
+        let Some(lab) = &self.lab else { return self.external.clone() };
+        let dut = lab.dut().into_iter().flat_map(|(left, right)| [left, right]);
+        [lab.tx()].into_iter().chain(dut).chain([lab.rx()]).cloned().collect()
+    }
+
+    /// Where a client's two ports are: those it names, or the lab's.
+    pub(crate) fn ends(&self, client: &ClientSpec) -> Result<Ends, RigError> {
+        let ends = match (&client.tx, &client.rx, &self.lab) {
+            (Some(tx), Some(rx), _) => Ends { tx: end(tx, TX_ADDRESS, TX_PORT)?, rx: end(rx, RX_ADDRESS, RX_PORT)? },
+            (_, _, Some(lab)) => Ends {
+                tx: of_link(lab.tx().clone(), TX_ADDRESS, TX_PORT),
+                rx: of_link(lab.rx().clone(), RX_ADDRESS, RX_PORT),
+            },
+            _ => return Err(RigError::Asked(format!("client `{}` names no ports, and there is no lab", client.name))),
+        };
+        self.check(client, &ends)?;
+        Ok(ends)
+    }
+
+    fn check(&self, client: &ClientSpec, ends: &Ends) -> Result<(), RigError> {
+        let asked = |message: String| Err(RigError::Asked(format!("client `{}`: {message}", client.name)));
+        for end in [&ends.tx, &ends.rx] {
+            let Some(link) = &end.link else { continue };
+            if !link.up {
+                return asked(format!("interface `{0}` is down; set it up with `ip link set {0} up`", link.interface));
+            }
+            if self.frame_size.mtu() > link.mtu {
+                return asked(format!(
+                    "frames of {} bytes need an MTU of {}, and `{}` has {}",
+                    self.frame_size.with_fcs(),
+                    self.frame_size.mtu(),
+                    link.interface,
+                    link.mtu
+                ));
+            }
+        }
+        if client.engine == Engine::Xdp && self.frame_size.without_fcs() > usect_xdp::afxdp::LARGEST {
+            return asked(format!("the xdp engine carries frames up to {} bytes", usect_xdp::afxdp::LARGEST + 4));
+        }
+        if client.engine == Engine::Udp && ends.tx.netns == ends.rx.netns {
+            return asked(
+                "both udp ports are in one namespace, so the kernel would deliver inside the host and nothing would reach \
+                 a wire; put them in two namespaces (`usect lab up` makes some)"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn end(port: &PortName, address: Ipv4Addr, udp_port: u16) -> Result<End, RigError> {
+    let netns = port.netns.as_deref();
+    match &port.place {
+        Place::Interface(name) => Ok(of_link(link(netns, name)?, address, udp_port)),
+        Place::Address(address) => Ok(End {
+            netns: port.netns.clone(),
+            endpoint: Endpoint { mac: [0; 6], address: *address },
+            link: owner(netns, *address)?,
+        }),
+    }
+}
+
+fn of_link(link: Link, address: Ipv4Addr, udp_port: u16) -> End {
+    let address = SocketAddrV4::new(link.address.unwrap_or(address), udp_port);
+    End { netns: link.netns.clone(), endpoint: Endpoint { mac: link.mac, address }, link: Some(link) }
+}
+
+/// The interface that has an address, if one does.
+fn owner(netns: Option<&str>, address: SocketAddrV4) -> Result<Option<Link>, RigError> {
+    within(netns, || ())?;
+    let listed = run(netns, "ip", &["-o", "-4", "addr", "show", "to", &address.ip().to_string()])?;
+    let name = listed.split_whitespace().nth(1);
+    name.map(|name| link(netns, name)).transpose().map_err(RigError::from)
+}

@@ -1,0 +1,94 @@
+//! Which thread runs on which core.
+
+use usect_core::scenario::{CoreSpec, DutSpec, Mode, Scenario, Wait};
+
+/// The cores of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placement {
+    /// The sending thread's.
+    pub sender: usize,
+    /// The receiving thread's; one thread does both where it is the sender's.
+    pub receiver: usize,
+    /// The DUT's or the reflector's thread's, where one of them spins.
+    pub dut: Option<usize>,
+}
+
+/// Chooses cores for a scenario among those that are there; what the user named is kept.
+///
+/// The last core sends, because the first one takes most interrupts and housekeeping. A spinning DUT or
+/// reflector gets a core of its own: two spinning threads on one core would wait for each other's
+/// scheduler slices.
+pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String> {
+    check_named(&scenario.cores, online)?;
+    let polls = scenario.clients.iter().any(|c| c.wait == Wait::Poll);
+    let reflects = scenario.traffic.mode == Mode::RoundTrip && scenario.dut != DutSpec::External && polls;
+    let spinning = usize::from(scenario.dut.spins()) + usize::from(reflects);
+    if spinning == 2 && online.len() < 3 {
+        return Err(
+            "a user-space forwarder and a polling reflector need three cores: choose another dut or one-way mode"
+                .into(),
+        );
+    }
+    choose(&scenario.cores, online, spinning > 0)
+}
+
+fn choose(named: &CoreSpec, online: &[usize], dut_spins: bool) -> Result<Placement, String> {
+    let mut free: Vec<usize> = online.to_vec();
+    free.retain(|core| ![named.sender, named.receiver, named.dut].contains(&Some(*core)));
+    let shared = free.last().or(online.last()).copied().ok_or("this process may run on no core at all")?;
+    let sender = named.sender.or_else(|| free.pop()).unwrap_or(shared);
+    let dut = match (named.dut, dut_spins) {
+        (Some(core), _) => Some(core),
+        (None, true) => {
+            Some(free.pop().ok_or("a spinning dut or reflector needs a core of its own, and there is none left")?)
+        }
+        (None, false) => None,
+    };
+    let receiver = named.receiver.or_else(|| free.pop()).unwrap_or(sender);
+    Ok(Placement { sender, receiver, dut })
+}
+
+fn check_named(named: &CoreSpec, online: &[usize]) -> Result<(), String> {
+    for (role, core) in [("sender", named.sender), ("receiver", named.receiver), ("dut", named.dut)] {
+        if let Some(core) = core.filter(|c| !online.contains(c)) {
+            return Err(format!("cores.{role}: there is no core {core} to run on; usable are {online:?}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(named: CoreSpec, online: &[usize], dut_spins: bool) -> (usize, usize, Option<usize>) {
+        let p = choose(&named, online, dut_spins).unwrap();
+        (p.sender, p.receiver, p.dut)
+    }
+
+    #[test]
+    fn two_cores_are_shared_as_the_dut_needs() {
+        assert_eq!(placed(CoreSpec::default(), &[0, 1], false), (1, 0, None));
+        assert_eq!(placed(CoreSpec::default(), &[0, 1], true), (1, 1, Some(0)));
+    }
+
+    #[test]
+    fn enough_cores_give_each_thread_its_own() {
+        assert_eq!(placed(CoreSpec::default(), &[0, 1, 2, 3], true), (3, 1, Some(2)));
+    }
+
+    #[test]
+    fn what_was_named_is_kept() {
+        let named = CoreSpec { sender: Some(0), ..CoreSpec::default() };
+        assert_eq!(placed(named, &[0, 1], false), (0, 1, None));
+        assert!(
+            check_named(&CoreSpec { dut: Some(7), ..CoreSpec::default() }, &[0, 1]).unwrap_err().contains("no core 7")
+        );
+    }
+
+    #[test]
+    fn one_core_can_measure_but_not_spin_twice() {
+        assert_eq!(placed(CoreSpec::default(), &[5], false), (5, 5, None));
+        assert!(choose(&CoreSpec::default(), &[5], true).is_err());
+    }
+}

@@ -1,0 +1,66 @@
+//! Watching a running trial from outside: progress for the user, the time series, the clocks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use usect_core::series::{Point, Sampler};
+use usect_core::trial::Traffic;
+use usect_port::client::{Control, Probe};
+
+/// How often the user hears of progress.
+const TICK: Duration = Duration::from_millis(250);
+/// Shortest interval of a time series; a series has at most [`POINTS`] intervals.
+const SHORTEST: Duration = Duration::from_secs(1);
+const POINTS: u32 = 600;
+
+/// How far a trial is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// Seconds since it began.
+    pub elapsed_s: f64,
+    /// Seconds that its traffic takes.
+    pub expected_s: f64,
+    /// Frames sent, warm-up included.
+    pub sent: u64,
+    /// Measured frames received.
+    pub received: u64,
+}
+
+/// Watches until `done`; returns the series of the client and of the truth.
+///
+/// What it does beside the measurement it does seldom and briefly: a reading takes some 50 µs.
+pub(crate) fn watch(
+    done: &AtomicBool,
+    traffic: &Traffic,
+    probes: (&Arc<dyn Probe>, Option<&Arc<dyn Probe>>),
+    control: &Control,
+    progress: &mut dyn FnMut(&Progress),
+) -> (Vec<Point>, Vec<Point>) {
+    let expected = Duration::from_nanos(traffic.rate.offset_ns(traffic.warmup_frames + traffic.frames));
+    let interval = SHORTEST.max(expected / POINTS);
+    let (mut client, mut truth) = (Sampler::default(), Sampler::default());
+    let begun = Instant::now();
+    let mut next = interval;
+    loop {
+        let over = done.load(Relaxed);
+        let elapsed = begun.elapsed();
+        if elapsed >= next || over {
+            client.sample(elapsed.as_secs_f64(), probes.0.latency());
+            if let Some(probe) = probes.1 {
+                truth.sample(elapsed.as_secs_f64(), probe.latency());
+            }
+            control.bridge.lock().expect("no holder panics").add(usect_clock::correlate());
+            next += interval;
+        }
+        progress(&Progress {
+            elapsed_s: elapsed.as_secs_f64(),
+            expected_s: expected.as_secs_f64(),
+            sent: probes.0.sent(),
+            received: probes.0.received(),
+        });
+        if over {
+            return (client.finish(), truth.finish());
+        }
+        std::thread::park_timeout(TICK);
+    }
+}

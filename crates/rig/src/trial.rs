@@ -1,0 +1,149 @@
+//! One trial, from the DUT's start to its result.
+
+use crate::client::{self, Opened, open_xdp};
+use crate::path::{End, Ends};
+use crate::sampling::{self, Progress};
+use crate::{Rig, RigError};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use usect_core::frame::Endpoint;
+use usect_core::measurement::Measurement;
+use usect_core::port_name::Engine;
+use usect_core::scenario::{DutSpec, Mode};
+use usect_core::stall::{self, Span, SpanLog, Watched};
+use usect_core::trial::{Trial, TrialResult};
+use usect_dut::{Bridge, Dut, Forwarder, Redirect, Report, Wire};
+use usect_lab::{Link, within};
+use usect_port::client::{Control, Outcome};
+use usect_xdp::afxdp::Take;
+use usect_xdp::tap::{Key, Point, Tap, Wiretap};
+
+/// Runs a trial on a rig.
+pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress)) -> Result<TrialResult, RigError> {
+    let started = jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
+    let ends = rig.path.ends(&trial.client)?;
+    let dut = start_dut(rig)?;
+    let known_delay_ns = dut.as_ref().filter(|_| trial.traffic.mode == Mode::OneWay).and_then(|d| d.known_delay_ns());
+    let opened = client::open(rig, trial, &ends)?;
+    let tap = tap(rig, trial, &ends).map(|w| Tap::attach(&w)).transpose()?;
+    let (outcome, series, reflected) = measure(rig, trial, &ends, opened, tap.as_ref(), progress)?;
+    let report = dut.map_or(Ok(Report::default()), |d| d.stop())?;
+    let mut watched = outcome.watched;
+    watched.extend(report.watched);
+    watched.extend(reflected.watched);
+    let mut client = outcome.measurement;
+    attribute(&mut client, &outcome.slow, &watched);
+    client.series = series.0;
+    let truth = tap.map(|tap| {
+        let (mut truth, slow) = tap.finish();
+        attribute(&mut truth, &slow, &watched);
+        truth.series = series.1;
+        truth
+    });
+    Ok(TrialResult {
+        trial: trial.clone(),
+        started,
+        client,
+        truth,
+        known_delay_ns,
+        dut: report.done,
+        partial: rig.stop.load(Relaxed).then(|| "interrupted".to_owned()),
+    })
+}
+
+fn start_dut(rig: &Rig) -> Result<Option<Box<dyn Dut>>, RigError> {
+    let Some(lab) = rig.path.lab() else { return Ok(None) };
+    let Some((left, right)) = lab.dut() else { return Ok(Some(Box::new(Wire))) };
+    Ok(Some(match &rig.path.dut {
+        DutSpec::Bridge => Box::new(Bridge::start(left, right)?),
+        DutSpec::Forwarder { engine: Engine::Xdp, faults } => {
+            let port = |link: &Link| open_xdp(&end_at(link), Take::All);
+            Box::new(Forwarder::start(rig.clock, rig.placement.dut, port(left)?, port(right)?, *faults))
+        }
+        DutSpec::Forwarder { engine, .. } => {
+            return Err(RigError::Asked(format!(
+                "the forwarder can't run over the {engine} engine; use engine = \"xdp\""
+            )));
+        }
+        _ => Box::new(Redirect::start(left, right)?),
+    }))
+}
+
+fn end_at(link: &Link) -> End {
+    let address = std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
+    End { netns: link.netns.clone(), endpoint: Endpoint { mac: link.mac, address }, link: Some(link.clone()) }
+}
+
+/// Where the truth is tapped: frames go onto the wire into the DUT at the sender's interface, and onto the
+/// wire out of it at the DUT's far one; a round trip comes back at the DUT's near one.
+fn tap(rig: &Rig, trial: &Trial, ends: &Ends) -> Option<Wiretap> {
+    let lab = rig.path.lab()?;
+    let round_trip = trial.traffic.mode == Mode::RoundTrip;
+    let out = match (lab.dut(), round_trip) {
+        (Some((left, _)), true) => left,
+        (Some((_, right)), false) => right,
+        (None, true) => lab.rx(),
+        (None, false) => return None,
+    };
+    let flow = ends.flow();
+    Some(Wiretap {
+        into: point(lab.tx()),
+        out: point(out),
+        flow,
+        leaving: if round_trip { flow.reversed() } else { flow },
+        key: if trial.client.engine == Engine::Kernel { Key::Identification } else { Key::Signature },
+        measure_from: trial.traffic.warmup_frames,
+    })
+}
+
+fn point(link: &Link) -> Point {
+    Point { ifindex: link.index, netns: link.netns_inum }
+}
+
+type Series = (Vec<usect_core::series::Point>, Vec<usect_core::series::Point>);
+
+/// Runs the client inside the sender's namespace, and watches it from here.
+fn measure(
+    rig: &Rig,
+    trial: &Trial,
+    ends: &Ends,
+    opened: Opened,
+    tap: Option<&Tap>,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<(Outcome, Series, Report), RigError> {
+    let Opened { mut client, reflector } = opened;
+    let (probe, truth) = (client.probe(), tap.map(Tap::probe));
+    let control = Control { stop: rig.stop.clone(), bridge: Mutex::new(rig.clock.bridge()) };
+    let done = AtomicBool::new(false);
+    let watcher = std::thread::current();
+    let (outcome, series) = std::thread::scope(|scope| {
+        let work = || {
+            let _end = Ending(&done, &watcher);
+            within(ends.tx.netns.as_deref(), || client.run(&trial.traffic, &control))
+        };
+        let running = scope.spawn(work);
+        let series = sampling::watch(&done, &trial.traffic, (&probe, truth.as_ref()), &control, progress);
+        (running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), series)
+    });
+    let outcome = outcome?.map_err(|source| RigError::Client { client: trial.client.name.clone(), source })?;
+    let reflected = reflector.map_or(Ok(Report::default()), |r| r.stop())?;
+    Ok((outcome, series, reflected))
+}
+
+/// Tells the watcher that the client is done, also when it panicked.
+struct Ending<'a>(&'a AtomicBool, &'a std::thread::Thread);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+        self.1.unpark();
+    }
+}
+
+/// Tells the samples that a stall of any watched thread touched from the others.
+fn attribute(measurement: &mut Measurement, slow: &SpanLog, watched: &[Watched]) {
+    let stalls: Vec<Span> = watched.iter().flat_map(|w| w.log.spans()).copied().collect();
+    measurement.touched.add(&stall::touched(slow.spans(), &stalls));
+    measurement.unattributed = slow.dropped() + watched.iter().map(|w| w.log.dropped()).sum::<u64>();
+    measurement.stalls = watched.iter().map(Watched::summary).collect();
+}
