@@ -215,7 +215,7 @@ impl Scenario {
     }
 
     /// Rules that no type expresses. An error names a text to look for in the file, and the reason.
-    fn check(&self) -> Result<(), (&'static str, String)> {
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
         for protocol in [&self.protocol, &self.quick] {
             protocol.check().map_err(|message| ("duration_s", message))?;
         }

@@ -8,7 +8,7 @@ use crate::netns::inhabitants;
 use crate::owner::Owner;
 use crate::privilege::require;
 use crate::state::State;
-use crate::topology::{self, D0, D1, End, R0, Shape, T0};
+use crate::topology::{self, A0, A1, B0, B1, D0, D1, End, R0, Shape, T0};
 
 /// A lab that stands. Dropping it takes it down and strikes it out of the journal.
 #[derive(Debug)]
@@ -27,6 +27,16 @@ struct Links {
     tx: Link,
     rx: Link,
     dut: Option<(Link, Link)>,
+    tap: Option<TapLinks>,
+}
+
+/// The interfaces at which the wires of a tapped lab are cut open.
+#[derive(Debug, Clone)]
+pub struct TapLinks {
+    /// Between sender and DUT: towards the sender, towards the DUT.
+    pub near: (Link, Link),
+    /// Between DUT and receiver: towards the DUT, towards the receiver.
+    pub far: (Link, Link),
 }
 
 /// A lab in the journal.
@@ -85,6 +95,11 @@ impl Lab {
     /// The DUT's interfaces: towards the sender, towards the receiver; `None` for a wire.
     pub fn dut(&self) -> Option<(&Link, &Link)> {
         self.links.dut.as_ref().map(|(d0, d1)| (d0, d1))
+    }
+
+    /// Where its wires are cut open; `None` unless it is tapped.
+    pub fn tap(&self) -> Option<&TapLinks> {
+        self.links.tap.as_ref()
     }
 
     /// Takes it down. Does nothing if somebody else did and gave the name to another lab.
@@ -209,11 +224,13 @@ fn vacate(journal: &Journal, name: &LabName) -> Result<(), LabError> {
 fn build(journal: &Journal, name: &LabName, shape: Shape, mtu: usize) -> Result<Links, LabError> {
     topology::create(&journal.lock, name, shape, mtu)?;
     let look_up = |end: &End| link(Some(&name.netns(end.role)), end.interface);
-    let dut = match shape {
-        Shape::Wire => None,
-        Shape::Dut => Some((look_up(&D0)?, look_up(&D1)?)),
+    let pair = |(one, other): (&End, &End)| Ok::<_, LabError>((look_up(one)?, look_up(other)?));
+    let dut = (shape != Shape::Wire).then(|| pair((&D0, &D1))).transpose()?;
+    let tap = match shape {
+        Shape::Tapped => Some(TapLinks { near: pair((&A0, &A1))?, far: pair((&B0, &B1))? }),
+        Shape::Wire | Shape::Dut => None,
     };
-    Ok(Links { tx: look_up(&T0)?, rx: look_up(&R0)?, dut })
+    Ok(Links { tx: look_up(&T0)?, rx: look_up(&R0)?, dut, tap })
 }
 
 /// Namespaces first, then the journal: what can't be removed stays written down.

@@ -21,7 +21,7 @@ mod state;
 mod topology;
 
 pub use error::LabError;
-pub use lab::{Lab, LabInfo, down, list, recover};
+pub use lab::{Lab, LabInfo, TapLinks, down, list, recover};
 pub use link::{Link, link};
 pub use lock::{Lock, lock};
 pub use netns::{netns_inum, within};

@@ -42,10 +42,11 @@ pub(crate) enum Role {
     Tx,
     Dut,
     Rx,
+    Tap,
 }
 
 impl Role {
-    pub(crate) const ALL: [Role; 3] = [Role::Tx, Role::Dut, Role::Rx];
+    pub(crate) const ALL: [Role; 4] = [Role::Tx, Role::Dut, Role::Rx, Role::Tap];
 }
 
 impl fmt::Display for Role {
@@ -54,6 +55,7 @@ impl fmt::Display for Role {
             Role::Tx => "tx",
             Role::Dut => "dut",
             Role::Rx => "rx",
+            Role::Tap => "tap",
         })
     }
 }

@@ -21,6 +21,9 @@ pub enum Shape {
     Wire,
     /// `NAME-tx`(t0) ↔ `NAME-dut`(d0), `NAME-dut`(d1) ↔ `NAME-rx`(r0).
     Dut,
+    /// The same with both wires cut open for taps: t0 ↔ `NAME-tap`(a0), `NAME-tap`(a1) ↔ d0, and
+    /// d1 ↔ `NAME-tap`(b0), `NAME-tap`(b1) ↔ r0. Nothing passes until a tap joins a0 to a1 and b0 to b1.
+    Tapped,
 }
 
 impl fmt::Display for Shape {
@@ -28,6 +31,7 @@ impl fmt::Display for Shape {
         f.write_str(match self {
             Shape::Wire => "wire",
             Shape::Dut => "dut",
+            Shape::Tapped => "tapped",
         })
     }
 }
@@ -45,6 +49,10 @@ pub(crate) const T0: End = End { role: Role::Tx, interface: "t0", mac: "02:75:73
 pub(crate) const D0: End = End { role: Role::Dut, interface: "d0", mac: "02:75:73:00:00:02" };
 pub(crate) const D1: End = End { role: Role::Dut, interface: "d1", mac: "02:75:73:00:00:03" };
 pub(crate) const R0: End = End { role: Role::Rx, interface: "r0", mac: "02:75:73:00:00:04" };
+pub(crate) const A0: End = End { role: Role::Tap, interface: "a0", mac: "02:75:73:00:00:05" };
+pub(crate) const A1: End = End { role: Role::Tap, interface: "a1", mac: "02:75:73:00:00:06" };
+pub(crate) const B0: End = End { role: Role::Tap, interface: "b0", mac: "02:75:73:00:00:07" };
+pub(crate) const B1: End = End { role: Role::Tap, interface: "b1", mac: "02:75:73:00:00:08" };
 
 /// From the range that RFC 2544 (C.2.2) has for benchmarks.
 const TX_ADDRESS: &str = "198.18.0.1";
@@ -56,6 +64,7 @@ impl Shape {
         match self {
             Shape::Wire => &[(T0, R0)],
             Shape::Dut => &[(T0, D0), (D1, R0)],
+            Shape::Tapped => &[(T0, A0), (A1, D0), (D1, B0), (B1, R0)],
         }
     }
 
@@ -66,7 +75,8 @@ impl Shape {
     fn roles(self) -> &'static [Role] {
         match self {
             Shape::Wire => &[Role::Tx, Role::Rx],
-            Shape::Dut => &Role::ALL,
+            Shape::Dut => &[Role::Tx, Role::Dut, Role::Rx],
+            Shape::Tapped => &Role::ALL,
         }
     }
 }
@@ -139,7 +149,7 @@ fn addresses(role: Role) -> String {
     let (interface, own, other, mac) = match role {
         Role::Tx => (T0.interface, TX_ADDRESS, RX_ADDRESS, R0.mac),
         Role::Rx => (R0.interface, RX_ADDRESS, TX_ADDRESS, T0.mac),
-        Role::Dut => return String::new(),
+        Role::Dut | Role::Tap => return String::new(),
     };
     format!("addr add {own}/24 dev {interface}\nneigh add {other} lladdr {mac} dev {interface} nud permanent\n")
 }
@@ -196,6 +206,6 @@ mod tests {
     fn a_lab_of_unknown_shape_may_have_any_namespace() {
         let name = LabName::parse("x").unwrap();
         assert_eq!(namespaces(&name, Some(Shape::Wire)), ["x-tx", "x-rx"]);
-        assert_eq!(namespaces(&name, None), ["x-tx", "x-dut", "x-rx"]);
+        assert_eq!(namespaces(&name, None), ["x-tx", "x-dut", "x-rx", "x-tap"]);
     }
 }

@@ -53,7 +53,7 @@ impl Path {
         let lab = match scenario.dut {
             DutSpec::External => None,
             DutSpec::Wire => Some(Lab::up(DEFAULT_LAB, Shape::Wire, mtu)?),
-            _ => Some(Lab::up(DEFAULT_LAB, Shape::Dut, mtu)?),
+            _ => Some(Lab::up(DEFAULT_LAB, Shape::Tapped, mtu)?),
         };
         let mut path = Path { lab, external: Vec::new(), dut: scenario.dut.clone(), frame_size };
         if path.lab.is_none() {

@@ -16,7 +16,7 @@ use usect_dut::{Bridge, Dut, Forwarder, Redirect, Report, Wire};
 use usect_lab::{Link, within};
 use usect_port::client::{Control, Outcome};
 use usect_xdp::afxdp::Take;
-use usect_xdp::tap::{Key, Point, Tap, Wiretap};
+use usect_xdp::tap::{Cut, Key, Tap, Wiretap};
 
 /// Runs a trial on a rig.
 pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress)) -> Result<TrialResult, RigError> {
@@ -24,8 +24,8 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     let ends = rig.path.ends(&trial.client)?;
     let dut = start_dut(rig)?;
     let known_delay_ns = dut.as_ref().filter(|_| trial.traffic.mode == Mode::OneWay).and_then(|d| d.known_delay_ns());
+    let tap = attach_tap(rig, trial, &ends)?;
     let opened = client::open(rig, trial, &ends)?;
-    let tap = tap(rig, trial, &ends).map(|w| Tap::attach(&w)).transpose()?;
     let (outcome, series, reflected) = measure(rig, trial, &ends, opened, tap.as_ref(), progress)?;
     let report = dut.map_or(Ok(Report::default()), |d| d.stop())?;
     let mut watched = outcome.watched;
@@ -74,30 +74,22 @@ fn end_at(link: &Link) -> End {
     End { netns: link.netns.clone(), endpoint: Endpoint { mac: link.mac, address }, link: Some(link.clone()) }
 }
 
-/// Where the truth is tapped: frames go onto the wire into the DUT at the sender's interface, and onto the
-/// wire out of it at the DUT's far one; a round trip comes back at the DUT's near one.
-fn tap(rig: &Rig, trial: &Trial, ends: &Ends) -> Option<Wiretap> {
-    let lab = rig.path.lab()?;
-    let round_trip = trial.traffic.mode == Mode::RoundTrip;
-    let out = match (lab.dut(), round_trip) {
-        (Some((left, _)), true) => left,
-        (Some((_, right)), false) => right,
-        (None, true) => lab.rx(),
-        (None, false) => return None,
-    };
+/// Taps the wires of a tapped lab; a bare wire and the user's own ports have none.
+fn attach_tap(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Option<Tap>, RigError> {
+    let Some(cuts) = rig.path.lab().and_then(|lab| lab.tap()) else { return Ok(None) };
+    let cut = |(left, right): &(Link, Link)| Cut { left: left.index, right: right.index };
+    let comes_back = trial.traffic.mode == Mode::RoundTrip;
     let flow = ends.flow();
-    Some(Wiretap {
-        into: point(lab.tx()),
-        out: point(out),
+    let what = Wiretap {
+        near: cut(&cuts.near),
+        far: cut(&cuts.far),
+        comes_back,
         flow,
-        leaving: if round_trip { flow.reversed() } else { flow },
+        leaving: if comes_back { flow.reversed() } else { flow },
         key: if trial.client.engine == Engine::Kernel { Key::Identification } else { Key::Signature },
         measure_from: trial.traffic.warmup_frames,
-    })
-}
-
-fn point(link: &Link) -> Point {
-    Point { ifindex: link.index, netns: link.netns_inum }
+    };
+    Ok(Some(within(cuts.near.0.netns.as_deref(), || Tap::attach(&what))??))
 }
 
 type Series = (Vec<usect_core::series::Point>, Vec<usect_core::series::Point>);

@@ -1,15 +1,16 @@
-//! The truth: passive taps where frames enter and leave the DUT.
+//! The truth: passive taps in the wires into and out of the DUT.
 //!
-//! A tap sits at the entry of the veth driver's transmit functions (`fentry`), so it stamps a frame at
-//! the moment it goes onto the wire, as an optical tap at the DUT's ports would: waiting in the DUT's
+//! Each tap is a pair of interfaces in a namespace of its own, whose XDP program passes every frame on to
+//! the other one. A frame is stamped as the last thing before it goes on towards the DUT, and as the first
+//! thing after it came from there, as an optical tap at the DUT's ports would: waiting in the DUT's
 //! receive queue counts as the DUT's time, the sender's and receiver's own stacks do not.
 
 use crate::error::XdpError;
 use crate::mapped::{Mapped, Shared};
-use crate::skel::tap::TapSkelBuilder;
+use crate::skel::tap::{TapSkelBuilder, types};
 use crate::stamps::{Stamps, network_order};
+use crate::sys;
 use libbpf_rs::MapCore;
-use libbpf_rs::ProgramMut;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,13 +22,13 @@ use usect_core::measurement::Measurement;
 use usect_core::stall::SpanLog;
 use usect_port::client::Probe;
 
-/// An interface by what the kernel knows it by everywhere.
+/// The two interfaces of a cut-open wire, by their indices in the tap's namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Point {
-    /// Index in its namespace.
-    pub ifindex: u32,
-    /// Inode of its namespace.
-    pub netns: u32,
+pub struct Cut {
+    /// Towards the sender.
+    pub left: u32,
+    /// Towards the receiver.
+    pub right: u32,
 }
 
 /// What in a frame tells it from others.
@@ -42,10 +43,12 @@ pub enum Key {
 /// Where and what to tap.
 #[derive(Debug, Clone, Copy)]
 pub struct Wiretap {
-    /// The interface that transmits into the DUT.
-    pub into: Point,
-    /// The interface that transmits what leaves it.
-    pub out: Point,
+    /// In the wire between sender and DUT.
+    pub near: Cut,
+    /// In the wire between DUT and receiver.
+    pub far: Cut,
+    /// Whether what leaves the DUT is stamped where it comes back, in the near wire.
+    pub comes_back: bool,
     /// The flow as it enters.
     pub flow: Flow,
     /// The flow as it leaves: the same, or reversed where a round trip is tapped.
@@ -81,28 +84,26 @@ impl Probe for Mapped<State> {
 
 /// Attached taps; detached when dropped.
 pub struct Tap {
-    _links: [OwnedFd; 2],
+    _links: [OwnedFd; 4],
     state: Arc<Mapped<State>>,
     measure_from: u64,
 }
 
 impl Tap {
-    /// Loads and attaches the taps. They count from now on.
+    /// Loads the taps and attaches them in the calling thread's namespace. Frames pass from now on.
     pub fn attach(what: &Wiretap) -> Result<Tap, XdpError> {
         let mut object = MaybeUninit::uninit();
         let mut open = TapSkelBuilder::default().open(&mut object).map_err(|e| XdpError::bpf("opening the tap", e))?;
-        let config = &mut open.maps.rodata_data.as_mut().expect("the tap has constants").config;
-        (config.r#in.ifindex, config.r#in.netns) = (what.into.ifindex, what.into.netns);
-        (config.out.ifindex, config.out.netns) = (what.out.ifindex, what.out.netns);
-        for (slot, flow) in [(&mut config.in_flow, &what.flow), (&mut config.out_flow, &what.leaving)] {
-            (slot.source, slot.destination, slot.source_port, slot.destination_port) = network_order(flow);
-        }
-        config.key_is_id = u32::from(what.key == Key::Identification);
-        config.measure_from = what.measure_from;
-        let skel = open.load().map_err(|e| XdpError::bpf("loading the tap (it needs a kernel with BTF)", e))?;
-        let links = [attach(&skel.progs.tap_skb)?, attach(&skel.progs.tap_xdp)?];
+        write_config(&mut open.maps.rodata_data.as_mut().expect("the tap has constants").config, what);
+        let skel = open.load().map_err(|e| XdpError::bpf("loading the tap", e))?;
+        let attach = |ifindex: u32| match sys::attach_xdp(skel.progs.tap.as_fd(), ifindex) {
+            Ok((link, _)) => Ok(link),
+            Err(e) => Err(XdpError::os(format!("attaching the tap to interface {ifindex}"), &e)),
+        };
+        let Wiretap { near, far, .. } = what;
+        let _links = [attach(near.left)?, attach(near.right)?, attach(far.left)?, attach(far.right)?];
         let state = Arc::new(Mapped::new(skel.maps.bss.as_fd(), skel.maps.bss.value_size() as usize)?);
-        Ok(Tap { _links: links, state, measure_from: what.measure_from })
+        Ok(Tap { _links, state, measure_from: what.measure_from })
     }
 
     /// A window on what it sees.
@@ -116,15 +117,21 @@ impl Tap {
         let measurement = Measurement {
             counts: stamps.counts(self.measure_from),
             latency: Histogram::from_counts(&stamps.latency()),
-            notes: vec!["eBPF taps at both of the DUT's interfaces, every frame, CLOCK_MONOTONIC".into()],
+            notes: vec!["eBPF taps in the wires at both of the DUT's interfaces, every frame, CLOCK_MONOTONIC".into()],
             ..Measurement::default()
         };
         (measurement, stamps.slow())
     }
 }
 
-fn attach(program: &ProgramMut<'_>) -> Result<OwnedFd, XdpError> {
-    let what = "attaching the tap to the veth driver (it needs CONFIG_FUNCTION_TRACER and the veth module)";
-    let link = program.attach().map_err(|e| XdpError::bpf(what, e))?;
-    link.as_fd().try_clone_to_owned().map_err(|e| XdpError::os(what, &e))
+fn write_config(config: &mut types::config, what: &Wiretap) {
+    for (slot, flow) in [(&mut config.in_flow, &what.flow), (&mut config.out_flow, &what.leaving)] {
+        (slot.source, slot.destination, slot.source_port, slot.destination_port) = network_order(flow);
+    }
+    config.r#in = what.near.left;
+    config.out = if what.comes_back { what.near.right } else { what.far.left };
+    (config.near_left, config.near_right) = (what.near.left, what.near.right);
+    (config.far_left, config.far_right) = (what.far.left, what.far.right);
+    config.key_is_id = u32::from(what.key == Key::Identification);
+    config.measure_from = what.measure_from;
 }

@@ -1,0 +1,202 @@
+//! Flags as typed. They become a resolved scenario in `session`.
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use usect_core::frame::FrameSize;
+use usect_core::port_name::PortName;
+use usect_core::rate::RateSpec;
+
+/// Measures network latency at the microsecond scale, down to the 99.9999th percentile, and says how far
+/// each figure can be trusted.
+#[derive(Debug, Parser)]
+#[command(
+    name = "usect",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Start with:
+  usect engines                                what works on this host, and why not
+  usect compare scenarios/forwarder.toml --quick   several clients against the ground truth
+  usect lab up                                 namespaces of your own to measure in
+
+Exit codes: 0 done; 2 refused or failed, with one sentence on standard error; 130 interrupted, what was
+measured is kept and marked partial."
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Compare several clients over one path, each beside the ground truth.
+    Compare(Compare),
+    /// Measure with one client between two ports of your own.
+    Measure(Measure),
+    /// Show stored runs again, or several in one page.
+    Report(Report),
+    /// Namespaces joined by veth pairs, to measure in.
+    #[command(subcommand)]
+    Lab(Lab),
+    /// What is usable on this host, and why not.
+    Engines(Engines),
+}
+
+/// How long, how often, and what to print.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Protocol {
+    /// A demonstration of seconds instead of minutes; the result says that it is one.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Seconds of traffic before the measured part [default: 30, quick: 1].
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) warmup: Option<f64>,
+    /// Seconds measured [default: 120, quick: 8].
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) duration: Option<f64>,
+    /// Independent repetitions of each client [default: 5, quick: 3].
+    #[arg(long, value_name = "N")]
+    pub(crate) runs: Option<u32>,
+    /// Folder in which the run's folder is made, under `runs/`.
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub(crate) out: PathBuf,
+    /// Print the run as one JSON document (see docs/run-json.md) and nothing else on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  usect compare scenarios/forwarder.toml              as in the papers: 30 s warm-up, 120 s, 5 runs
+  usect compare scenarios/forwarder.toml --quick      a minute or two
+  usect compare scenarios/bridge.toml --client kernel --client xdp --json")]
+pub(crate) struct Compare {
+    /// What to compare: a scenario in TOML.
+    pub(crate) scenario: PathBuf,
+    /// Only these clients of the scenario.
+    #[arg(long = "client", value_name = "NAME")]
+    pub(crate) clients: Vec<String>,
+    #[command(flatten)]
+    pub(crate) protocol: Protocol,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+A port is ENGINE:INTERFACE[@NAMESPACE] (xdp:eth1, kernel:t0@usect-tx), or for sockets
+udp:ADDRESS:PORT[@NAMESPACE] (udp:198.18.0.1:9000@usect-tx). Both ports use one engine.
+
+Examples, after `usect lab up`:
+  usect measure --tx xdp:t0@usect-tx --rx xdp:r0@usect-rx --rate 100k --duration 10 --runs 1
+  usect measure --tx udp:198.18.0.1:9000@usect-tx --rx udp:198.18.0.2:9001@usect-rx --wait block --quick
+  usect measure --tx kernel:t0@usect-tx --rx kernel:r0@usect-rx --rate '1 Gbit/s' --round-trip --quick")]
+pub(crate) struct Measure {
+    /// The port that sends.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) tx: PortName,
+    /// The port that receives; with --round-trip, where usect's reflector sits.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) rx: PortName,
+    /// Ethernet frame size in bytes, FCS included.
+    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = frame_size)]
+    pub(crate) size: FrameSize,
+    /// Frames per second (20000, 20k, 1.5 Mpps) or bits per second on the line ('1 Gbit/s').
+    #[arg(long, default_value = "20k")]
+    pub(crate) rate: RateSpec,
+    /// Spin for frames and departures, or sleep and block (udp only).
+    #[arg(long, value_enum, default_value = "poll")]
+    pub(crate) wait: WaitArg,
+    /// Measure there and back instead of one way.
+    #[arg(long)]
+    pub(crate) round_trip: bool,
+    /// Core of the sending thread.
+    #[arg(long, value_name = "CORE")]
+    pub(crate) tx_core: Option<usize>,
+    /// Core of the receiving thread.
+    #[arg(long, value_name = "CORE")]
+    pub(crate) rx_core: Option<usize>,
+    #[command(flatten)]
+    pub(crate) protocol: Protocol,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum WaitArg {
+    Poll,
+    Block,
+}
+
+fn frame_size(text: &str) -> Result<FrameSize, String> {
+    let bytes: u16 = text.parse().map_err(|_| "a frame size is a number of bytes from 64 to 9018".to_owned())?;
+    FrameSize::try_from(bytes).map_err(|e| e.to_string())
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  usect report runs/20261121-101500-forwarder            the table again, and a fresh report.html
+  usect report runs/A runs/B --output both.html          two runs over each other, with what differed
+  usect report runs/A --json | jq '.clients[].errors'")]
+pub(crate) struct Report {
+    /// Run folders, as `compare` and `measure` make them.
+    #[arg(required = true, value_name = "RUN")]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Where to write the page [default: report.html in the folder of the only run, overlay.html for several].
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print the stored run (several: a list of them) as one JSON document and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lab {
+    /// Make a lab that stays: NAME-tx (t0), NAME-dut (d0, d1), NAME-rx (r0).
+    Up {
+        /// Its name.
+        #[arg(default_value = usect_lab::DEFAULT_LAB)]
+        name: String,
+        /// Without a DUT: t0 and r0 are the ends of one veth pair.
+        #[arg(long)]
+        wire: bool,
+        /// MTU of its interfaces.
+        #[arg(long, default_value_t = 1500)]
+        mtu: usize,
+    },
+    /// Take a lab down.
+    Down {
+        /// Its name.
+        #[arg(default_value = usect_lab::DEFAULT_LAB)]
+        name: String,
+    },
+    /// List the labs that are there.
+    List {
+        /// As one JSON document.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Engines {
+    /// As one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Prints what clap has to say: help as it is, mistakes as one sentence.
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        eprint!("{text}");
+    } else {
+        let lines = text.lines().take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
+        let sentence: Vec<&str> = lines.map(str::trim).filter(|l| !l.is_empty()).collect();
+        eprintln!("usect: {} (`usect --help` explains)", sentence.join(" ").trim_start_matches("error: "));
+    }
+    ExitCode::from(crate::REFUSED)
+}

@@ -1,0 +1,76 @@
+//! `usect lab`: namespaces that stay.
+
+use crate::args::Lab as Command;
+use anyhow::Result;
+use serde::Serialize;
+use std::process::ExitCode;
+use usect_lab::{Lab, Shape};
+
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    shape: Option<String>,
+    kept: bool,
+    owner: Option<u32>,
+    alive: bool,
+    namespaces: Vec<String>,
+}
+
+pub(crate) fn run(command: &Command) -> Result<ExitCode> {
+    match command {
+        Command::Up { name, wire, mtu } => up(name, if *wire { Shape::Wire } else { Shape::Dut }, *mtu)?,
+        Command::Down { name } => {
+            usect_lab::down(name)?;
+            println!("lab {name} is down");
+        }
+        Command::List { json } => list(*json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn up(name: &str, shape: Shape, mtu: usize) -> Result<()> {
+    for sentence in usect_lab::recover()? {
+        eprintln!("usect: {sentence}");
+    }
+    let lab = Lab::up(name, shape, mtu)?;
+    println!("lab {name} is up:");
+    let dut = lab.dut().into_iter().flat_map(|(left, right)| [left, right]);
+    for link in [lab.tx()].into_iter().chain(dut).chain([lab.rx()]) {
+        let netns = link.netns.as_deref().unwrap_or("-");
+        let address = link.address.map_or("-".into(), |a| a.to_string());
+        println!("  {}@{netns:<12} {address}", link.interface);
+    }
+    println!("measure in it:  usect measure --tx xdp:t0@{name}-tx --rx xdp:r0@{name}-rx --quick");
+    println!("look inside:    ip netns exec {name}-tx ip addr");
+    println!("take it down:   usect lab down {name}");
+    Ok(lab.keep()?)
+}
+
+fn list(json: bool) -> Result<()> {
+    let labs: Vec<Listed> = usect_lab::list()?
+        .into_iter()
+        .map(|lab| Listed {
+            name: lab.name,
+            shape: lab.shape.map(|s| s.to_string()),
+            kept: lab.kept,
+            owner: lab.owner,
+            alive: lab.alive,
+            namespaces: lab.namespaces,
+        })
+        .collect();
+    if json {
+        println!("{}", serde_json::to_string_pretty(&labs)?);
+    } else if labs.is_empty() {
+        println!("there is no lab; `usect lab up` makes one");
+    } else {
+        for lab in labs {
+            let state = match (lab.kept, lab.alive) {
+                (true, _) => "kept".to_owned(),
+                (false, true) => format!("in use by process {}", lab.owner.unwrap_or(0)),
+                (false, false) => "left behind; the next run removes it".to_owned(),
+            };
+            println!("{:<12} {:<6} {state:<24} {}", lab.name, lab.shape.unwrap_or_default(), lab.namespaces.join(" "));
+        }
+    }
+    Ok(())
+}

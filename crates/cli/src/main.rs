@@ -1,0 +1,36 @@
+//! `usect`: measures network latency at the microsecond scale and says how far each figure can be
+//! trusted.
+#![forbid(unsafe_code)]
+
+mod args;
+mod engines;
+mod lab;
+mod progress;
+mod report;
+mod session;
+
+use args::{Args, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Something was asked for that can't be done; nothing was left behind.
+const REFUSED: u8 = 2;
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return args::refuse(&error),
+    };
+    let outcome = match args.command {
+        Command::Compare(compare) => session::compare(&compare),
+        Command::Measure(measure) => session::measure(&measure),
+        Command::Report(report) => report::run(&report),
+        Command::Lab(command) => lab::run(&command),
+        Command::Engines(engines) => engines::run(&engines),
+    };
+    outcome.unwrap_or_else(|error| {
+        let sentence = format!("{error:#}").replace('\n', " ");
+        eprintln!("usect: {sentence}");
+        ExitCode::from(REFUSED)
+    })
+}

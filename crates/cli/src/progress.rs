@@ -1,0 +1,53 @@
+//! Progress on standard error: bars on a terminal, a line per trial elsewhere.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use usect_core::trial::{Trial, TrialResult};
+use usect_rig::Progress;
+
+/// One bar: the trial within the whole.
+pub(crate) struct Bars {
+    bar: ProgressBar,
+    trials: Option<usize>,
+    plain: bool,
+}
+
+impl Bars {
+    pub(crate) fn new(trials: Option<usize>, plain: bool) -> Bars {
+        // Drawing costs time on a core that measures: twice a second is enough to be believed.
+        let target = if plain { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(2) };
+        let bar = ProgressBar::with_draw_target(Some(1000), target);
+        let style = ProgressStyle::with_template("{prefix:.bold} [{bar:32}] {msg}").expect("constant template");
+        bar.set_style(style.progress_chars("=> "));
+        Bars { bar, trials, plain }
+    }
+
+    pub(crate) fn begin(&self, trial: &Trial) {
+        let of = self.trials.map_or(String::new(), |n| format!(" of {n} trials"));
+        self.bar.set_prefix(format!("{} run {}{of}", trial.client.name, trial.run));
+        self.bar.set_position(0);
+    }
+
+    pub(crate) fn tick(&self, p: &Progress) {
+        self.bar.set_position((1000.0 * p.elapsed_s / p.expected_s.max(1e-9)).min(1000.0) as u64);
+        self.bar.set_message(format!("{:.0} of {:.0} s, {} frames sent", p.elapsed_s, p.expected_s, p.sent));
+    }
+
+    pub(crate) fn end(&self, result: &TrialResult) {
+        let counts = &result.client.counts;
+        let line = format!(
+            "{} run {}: {} frames sent, {} received, {} lost",
+            result.trial.client.name, result.trial.run, counts.sent, counts.received, counts.lost
+        );
+        if self.plain {
+            eprintln!("{line}");
+        } else {
+            self.bar.suspend(|| eprintln!("{line}"));
+        }
+    }
+}
+
+impl Drop for Bars {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

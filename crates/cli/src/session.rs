@@ -1,0 +1,187 @@
+//! A measuring session: from flags to a resolved scenario, through its trials, to a stored run.
+
+use crate::args::{Compare, Measure, Protocol as ProtocolArgs, WaitArg};
+use crate::progress::Bars;
+use anyhow::{Context, Result, bail};
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use usect_core::run::{Header, SCHEMA};
+use usect_core::scenario::{ClientSpec, CoreSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec, Wait};
+use usect_core::trial::TrialResult;
+use usect_procedure::compare::Compare as CompareProcedure;
+use usect_procedure::{Procedure, Step};
+use usect_report::StoredRun;
+use usect_report::store::{self, RunFolder};
+use usect_rig::Rig;
+
+/// Ended by a signal; what was measured is kept.
+const INTERRUPTED: u8 = 130;
+
+/// `usect compare`.
+pub(crate) fn compare(args: &Compare) -> Result<ExitCode> {
+    let path = args.scenario.display();
+    let text = std::fs::read_to_string(&args.scenario).with_context(|| format!("the scenario {path} can't be read"))?;
+    let mut scenario = Scenario::parse(&text).map_err(|e| anyhow::anyhow!("{path}: {e}"))?;
+    select(&mut scenario, &args.clients)?;
+    let slug = args.scenario.file_stem().and_then(|s| s.to_str()).unwrap_or("compare").to_owned();
+    Session::new("compare", slug, scenario, &args.protocol)?.run()
+}
+
+/// Keeps the clients named, in the scenario's order; all of them when none is.
+fn select(scenario: &mut Scenario, names: &[String]) -> Result<()> {
+    let known: Vec<&str> = scenario.clients.iter().map(|c| c.name.as_str()).collect();
+    if let Some(unknown) = names.iter().find(|n| !known.contains(&n.as_str())) {
+        bail!("the scenario has no client `{unknown}`; it has {}", known.join(", "));
+    }
+    scenario.clients.retain(|c| names.is_empty() || names.contains(&c.name));
+    Ok(())
+}
+
+/// `usect measure`.
+pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
+    if args.tx.engine != args.rx.engine {
+        bail!("--tx uses the {} engine and --rx the {}: one client has one engine", args.tx.engine, args.rx.engine);
+    }
+    let wait = match args.wait {
+        WaitArg::Poll => Wait::Poll,
+        WaitArg::Block => Wait::Block,
+    };
+    let client = ClientSpec {
+        name: args.tx.engine.name().to_owned(),
+        engine: args.tx.engine,
+        wait,
+        tx: Some(args.tx.clone()),
+        rx: Some(args.rx.clone()),
+    };
+    let mode = if args.round_trip { Mode::RoundTrip } else { Mode::OneWay };
+    let scenario = Scenario {
+        title: format!("{} to {}", args.tx, args.rx),
+        traffic: TrafficSpec { frame_size: args.size, rate: args.rate, mode },
+        protocol: Protocol::default(),
+        quick: Protocol::quick(),
+        dut: DutSpec::External,
+        cores: CoreSpec { sender: args.tx_core, receiver: args.rx_core, dut: None },
+        clients: vec![client],
+    };
+    Session::new("measure", "measure".into(), scenario, &args.protocol)?.run()
+}
+
+struct Session {
+    procedure: &'static str,
+    slug: String,
+    scenario: Scenario,
+    protocol: Protocol,
+    quick: bool,
+    json: bool,
+    out: std::path::PathBuf,
+}
+
+impl Session {
+    fn new(procedure: &'static str, slug: String, mut scenario: Scenario, args: &ProtocolArgs) -> Result<Session> {
+        let slot = if args.quick { &mut scenario.quick } else { &mut scenario.protocol };
+        slot.warmup_s = args.warmup.unwrap_or(slot.warmup_s);
+        slot.duration_s = args.duration.unwrap_or(slot.duration_s);
+        slot.runs = args.runs.unwrap_or(slot.runs);
+        let protocol = *slot;
+        scenario.check().map_err(|(_, message)| anyhow::anyhow!(message))?;
+        let (quick, json, out) = (args.quick, args.json, args.out.clone());
+        Ok(Session { procedure, slug, scenario, protocol, quick, json, out })
+    }
+
+    fn run(self) -> Result<ExitCode> {
+        let _lock = usect_lab::lock()?;
+        for sentence in usect_lab::recover()? {
+            eprintln!("usect: {sentence}");
+        }
+        let folder = store::create(&self.out, &self.slug)?;
+        let stop = stop_on_signal()?;
+        let mut rig = Rig::new(&self.scenario, stop.clone())?;
+        let mut header = self.header(&folder, &rig);
+        let (results, failure) = self.trials(&mut rig, &mut header, &folder, &stop)?;
+        header.environment.extend(rig.environment());
+        drop(rig);
+        header.partial = match (&failure, stop.load(Relaxed)) {
+            (Some(error), _) => Some(format!("{error:#}")),
+            (None, true) => Some("interrupted by the user".into()),
+            (None, false) => None,
+        };
+        if results.is_empty() {
+            return failure.map_or(Ok(ExitCode::from(INTERRUPTED)), Err);
+        }
+        let stored = folder.save(header, &results)?;
+        self.show(&stored, folder.path())?;
+        match failure {
+            Some(error) => {
+                Err(error.context(format!("what was measured before is kept in {}", folder.path().display())))
+            }
+            None if stop.load(Relaxed) => Ok(ExitCode::from(INTERRUPTED)),
+            None => Ok(ExitCode::SUCCESS),
+        }
+    }
+
+    fn header(&self, folder: &RunFolder, rig: &Rig) -> Header {
+        Header {
+            schema: SCHEMA.into(),
+            usect: env!("CARGO_PKG_VERSION").into(),
+            id: folder.id().into(),
+            procedure: self.procedure.into(),
+            created: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+            quick: self.quick,
+            partial: Some("still running".into()),
+            protocol: self.protocol,
+            scenario: self.scenario.clone(),
+            environment: rig.environment(),
+            platform: rig.platform(),
+        }
+    }
+
+    /// Runs the trials and stores after each. A failure ends the run; what came before is kept.
+    fn trials(
+        &self,
+        rig: &mut Rig,
+        header: &mut Header,
+        folder: &RunFolder,
+        stop: &AtomicBool,
+    ) -> Result<(Vec<TrialResult>, Option<anyhow::Error>)> {
+        let mut procedure = CompareProcedure::new(&self.scenario, &self.protocol);
+        let bars = Bars::new(procedure.trials(), !std::io::stderr().is_terminal());
+        let mut results: Vec<TrialResult> = Vec::new();
+        while let Step::Run(trial) = procedure.next(&results) {
+            if stop.load(Relaxed) {
+                break;
+            }
+            bars.begin(&trial);
+            match rig.run(&trial, &mut |p| bars.tick(p)) {
+                Ok(result) => results.push(result),
+                Err(error) => return Ok((results, Some(error.into()))),
+            }
+            bars.end(results.last().expect("one was just pushed"));
+            folder.save(header.clone(), &results)?;
+        }
+        Ok((results, None))
+    }
+
+    fn show(&self, stored: &StoredRun, folder: &Path) -> Result<()> {
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&stored.run)?);
+        } else {
+            println!("{}", usect_report::table(&stored.run, std::io::stdout().is_terminal()));
+            println!("report: {}", folder.join("report.html").display());
+        }
+        Ok(())
+    }
+}
+
+/// A flag that the first SIGINT or SIGTERM sets; a second one ends the process at once, and the next start
+/// cleans up after it.
+fn stop_on_signal() -> Result<Arc<AtomicBool>> {
+    let stop: Arc<AtomicBool> = Arc::default();
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), stop.clone())?;
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(stop)
+}
