@@ -69,7 +69,8 @@ pub struct ClientRecord {
     pub known_delay_ns: Option<u64>,
     /// Client minus truth, per percentile.
     pub errors: Vec<Estimate>,
-    /// The same on samples that no stall touched, on either side.
+    /// The same on samples that no stall touched, on either side; empty where no thread spun, so that
+    /// stalls were not observed.
     pub errors_clean: Vec<Estimate>,
     /// What can be promised of the client, from `errors`; the tightest bound first.
     pub accuracy: Vec<Accuracy>,
@@ -241,7 +242,7 @@ impl ClientRecord {
             measured: Record::of(&pooled.measured),
             truth: pooled.truth.as_ref().map(Record::of),
             known_delay_ns,
-            errors_clean: against(true),
+            errors_clean: if pooled.measured.stalls.is_empty() { Vec::new() } else { against(true) },
             accuracy: stats::accuracies(&errors),
             errors,
             ks_distance: pooled.truth.as_ref().and_then(|t| stats::ks_distance(&pooled.measured.latency, &t.latency)),

@@ -48,6 +48,10 @@ struct Streams<T, R> {
 }
 
 impl<T: Transmit + 'static, R: Receive + 'static> Work for Streams<T, R> {
+    fn blocks(&self) -> bool {
+        self.there.blocks() || self.back.blocks()
+    }
+
     #[inline]
     fn turn(&mut self) -> io::Result<usize> {
         let back = self.back.turn()?;

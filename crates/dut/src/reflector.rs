@@ -35,6 +35,10 @@ struct Echo<T, R> {
 }
 
 impl<T: Transmit + 'static, R: Receive + 'static> Work for Echo<T, R> {
+    fn blocks(&self) -> bool {
+        self.stream.blocks()
+    }
+
     #[inline]
     fn turn(&mut self) -> io::Result<usize> {
         let count = self.stream.turn()?;

@@ -11,6 +11,8 @@ use usect_core::stall::Watched;
 
 /// What a DUT's thread does.
 pub(crate) trait Work: Send + 'static {
+    /// Whether a turn may wait in the kernel, so that a long one is no stall.
+    fn blocks(&self) -> bool;
     /// Handles what is there and returns how many frames that were.
     fn turn(&mut self) -> io::Result<usize>;
     /// Sends what is still held back and says what was done.
@@ -62,6 +64,7 @@ fn spin(what: &str, clock: &Clock, core: Option<usize>, mut work: impl Work, sto
         handled = work.turn()?;
     }
     bridge.add(usect_clock::correlate());
-    let watched: Vec<Watched> = vec![watch.finish(what, core, &bridge)];
+    let spins = !work.blocks();
+    let watched: Vec<Watched> = spins.then(|| watch.finish(what, core, &bridge)).into_iter().collect();
     Ok(Report { done: work.finish()?, watched })
 }

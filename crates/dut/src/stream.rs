@@ -19,6 +19,11 @@ impl<T: Transmit, R: Receive> Stream<T, R> {
         Stream { from, to, burst: (0..BATCH).map(|_| Vec::with_capacity(LARGEST)).collect(), alter }
     }
 
+    /// Whether a turn may wait in the kernel.
+    pub(crate) fn blocks(&self) -> bool {
+        self.from.caps().blocks
+    }
+
     /// Moves one burst and returns its size.
     #[inline]
     pub(crate) fn turn(&mut self) -> io::Result<usize> {

@@ -23,6 +23,8 @@ pub const BATCH: usize = 32;
 pub struct Caps {
     /// Where the payload begins in what `fill` and `each` see: 0 for datagrams, 42 for whole frames.
     pub payload_at: usize,
+    /// Whether [`Receive::recv`] waits in the kernel: its thread can't tell a stall from a wait.
+    pub blocks: bool,
     /// What a reader of the result should know (`AF_XDP, copy mode`).
     pub note: String,
 }

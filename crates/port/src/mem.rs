@@ -34,7 +34,7 @@ pub fn pair() -> (Port<MemTx, MemRx>, Port<MemTx, MemRx>) {
 }
 
 fn caps() -> Caps {
-    Caps { payload_at: HEADERS, note: "in-process ring".into() }
+    Caps { payload_at: HEADERS, blocks: false, note: "in-process ring".into() }
 }
 
 impl Transmit for MemTx {

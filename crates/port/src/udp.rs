@@ -24,11 +24,15 @@ pub fn open(local: SocketAddrV4, remote: SocketAddrV4, block: bool) -> io::Resul
     socket.connect(remote)?;
     socket.set_read_timeout(Some(WAIT))?;
     enlarge_receive_buffer(&socket)?;
-    let caps = Caps { payload_at: 0, note: if block { "UDP socket, blocking" } else { "UDP socket, polled" }.into() };
+    let caps = Caps {
+        payload_at: 0,
+        blocks: block,
+        note: if block { "UDP socket, blocking" } else { "UDP socket, polled" }.into(),
+    };
     let socket = Arc::new(socket);
     Ok(Port {
         tx: UdpTx { socket: socket.clone(), buffer: vec![0; LARGEST], caps: caps.clone() },
-        rx: UdpRx { socket, buffer: vec![0; LARGEST], block, caps },
+        rx: UdpRx { socket, buffer: vec![0; LARGEST], caps },
     })
 }
 
@@ -43,7 +47,6 @@ pub struct UdpTx {
 pub struct UdpRx {
     socket: Arc<UdpSocket>,
     buffer: Vec<u8>,
-    block: bool,
     caps: Caps,
 }
 
@@ -77,7 +80,7 @@ impl Receive for UdpRx {
     fn recv(&mut self, mut each: impl FnMut(&[u8], Tsc)) -> io::Result<usize> {
         let mut received = 0;
         while received < BATCH {
-            let wait = self.block && received == 0;
+            let wait = self.caps.blocks && received == 0;
             match receive(&self.socket, &mut self.buffer, wait) {
                 Ok(len) => each(&self.buffer[..len], usect_clock::tsc()),
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => break,

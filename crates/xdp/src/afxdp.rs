@@ -44,7 +44,7 @@ pub fn open(ifindex: u32, take: Take) -> Result<Port<XdpTx, XdpRx>, XdpError> {
     };
     let copies = if bound.zero_copy { "zero-copy" } else { "copy mode" };
     let hook = mode.map_or(String::new(), |mode| format!(", {mode} XDP"));
-    let caps = Caps { payload_at: HEADERS, note: format!("AF_XDP, {copies}{hook}") };
+    let caps = Caps { payload_at: HEADERS, blocks: false, note: format!("AF_XDP, {copies}{hook}") };
     Ok(split(bound, program, caps))
 }
 

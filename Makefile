@@ -1,0 +1,47 @@
+# One set of commands for people and for CI. `make demo` and `make test` are all a newcomer needs.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help deps deps-bench build demo test lint fmt bench clean
+
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+USECT := target/release/usect
+# Debian and Ubuntu packages, by the file that tells whether they are there.
+NEEDED := clang:/usr/bin/clang iproute2:/usr/share/doc/iproute2 ethtool:/usr/share/doc/ethtool \
+	pkg-config:/usr/bin/pkg-config make:/usr/bin/make gcc:/usr/bin/gcc libelf-dev:/usr/include/gelf.h \
+	zlib1g-dev:/usr/include/zlib.h linux-libc-dev:/usr/include/linux/bpf.h util-linux:/usr/bin/setpriv
+
+help: ## What there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | column -t -s '|'
+
+deps: ## Install what is missing, by package name
+	@missing=""; for need in $(NEEDED); do [ -e "$${need#*:}" ] || missing="$$missing $${need%%:*}"; done; \
+	if [ -n "$$missing" ]; then echo "installing$$missing"; \
+	  $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
+	@command -v cargo >/dev/null || { echo "install a Rust toolchain first (rustup, or your distribution)"; exit 2; }
+
+deps-bench: deps
+	@command -v sockperf >/dev/null || $(SUDO) apt-get install -q -y --no-install-recommends sockperf
+
+build: deps ## Build the usect binary
+	cargo build --release --locked -p usect-cli
+
+demo: build ## Measure the forwarder with every client, print the table, write the report
+	$(SUDO) $(USECT) compare scenarios/forwarder.toml --quick
+
+test: deps ## Every test; those in namespaces need root
+	cargo test --workspace --locked $(if $(SUDO),--config 'target.x86_64-unknown-linux-gnu.runner="sudo -E"')
+
+lint: deps ## fmt, clippy and rustdoc, warnings denied
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --document-private-items
+
+fmt: ## Format the code
+	cargo fmt --all
+
+bench: build deps-bench ## Ratios against peers, measured in one run; writes bench.json
+	cargo build --release --locked -p usect-bench
+	$(SUDO) target/release/usect-bench $(USECT)
+
+clean: ## Remove what was built
+	cargo clean
