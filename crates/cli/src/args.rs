@@ -84,13 +84,13 @@ pub(crate) struct Compare {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
-A port is ENGINE:INTERFACE[@NAMESPACE] (xdp:eth1, kernel:t0@usect-tx), or for sockets
-udp:ADDRESS:PORT[@NAMESPACE] (udp:198.18.0.1:9000@usect-tx). Both ports use one engine.
+A port is ENGINE:INTERFACE[@NAMESPACE] (xdp:eth1, kernel:t0@lab-tx), or for sockets
+udp:ADDRESS:PORT[@NAMESPACE] (udp:198.18.0.1:9000@lab-tx). Both ports use one engine.
 
 Examples, after `usect lab up`:
-  usect measure --tx xdp:t0@usect-tx --rx xdp:r0@usect-rx --rate 100k --duration 10 --runs 1
-  usect measure --tx udp:198.18.0.1:9000@usect-tx --rx udp:198.18.0.2:9001@usect-rx --wait block --quick
-  usect measure --tx kernel:t0@usect-tx --rx kernel:r0@usect-rx --rate '1 Gbit/s' --round-trip --quick")]
+  usect measure --tx xdp:t0@lab-tx --rx xdp:r0@lab-rx --rate 100k --duration 10 --runs 1
+  usect measure --tx udp:198.18.0.1:9000@lab-tx --rx udp:198.18.0.2:9001@lab-rx --wait block --quick
+  usect measure --tx kernel:t0@lab-tx --rx kernel:r0@lab-rx --rate '1 Gbit/s' --round-trip --quick")]
 pub(crate) struct Measure {
     /// The port that sends.
     #[arg(long, value_name = "PORT")]
@@ -149,12 +149,15 @@ pub(crate) struct Report {
     pub(crate) json: bool,
 }
 
+/// The lab of `usect lab up`; runs have one of their own.
+const KEPT_LAB: &str = "lab";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
     /// Make a lab that stays: NAME-tx (t0), NAME-dut (d0, d1), NAME-rx (r0).
     Up {
         /// Its name.
-        #[arg(default_value = usect_lab::DEFAULT_LAB)]
+        #[arg(default_value = KEPT_LAB)]
         name: String,
         /// Without a DUT: t0 and r0 are the ends of one veth pair.
         #[arg(long)]
@@ -166,7 +169,7 @@ pub(crate) enum Lab {
     /// Take a lab down.
     Down {
         /// Its name.
-        #[arg(default_value = usect_lab::DEFAULT_LAB)]
+        #[arg(default_value = KEPT_LAB)]
         name: String,
     },
     /// List the labs that are there.

@@ -113,14 +113,6 @@ pub enum LabError {
         /// `process 123`.
         holder: String,
     },
-    /// A core that the calling thread can't be pinned to.
-    #[error("can't pin a thread to core {core}: this process may run on {cores}; choose one of these")]
-    NoCore {
-        /// What was asked for.
-        core: usize,
-        /// Those there are.
-        cores: String,
-    },
 }
 
 impl LabError {

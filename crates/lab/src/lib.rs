@@ -28,6 +28,3 @@ pub use netns::{netns_inum, within};
 pub use program::run;
 pub use state::State;
 pub use topology::Shape;
-
-/// The lab of a run that names none.
-pub const DEFAULT_LAB: &str = "usect";

@@ -126,10 +126,18 @@ pub(crate) struct Live {
     pub(crate) received: AtomicU64,
     pub(crate) last_departure: AtomicU64,
     pub(crate) sending_done: AtomicBool,
+    /// Nobody receives any more, so nothing more need be sent.
+    pub(crate) receiver_gone: AtomicBool,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
 impl Live {
+    /// Whether sending should end before the schedule does.
+    #[inline]
+    pub(crate) fn cut_short(&self) -> bool {
+        self.stop.load(Relaxed) || self.receiver_gone.load(Relaxed)
+    }
+
     /// Nothing more will leave: the wait for residual frames begins. Only the first call counts.
     pub(crate) fn end_of_sending(&self, now: Tsc) {
         if !self.sending_done.load(Relaxed) {
@@ -246,6 +254,7 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
             Ok::<_, ClientError>((half.finish(), watched))
         };
         let receive = || {
+            let _end = EndOfReceiving(live);
             pinned(cores.1)?;
             let mut watch = spins.then(|| Watch::new(clock));
             let mut half = Arrivals::new(clock, rx, plan, live);
@@ -276,6 +285,15 @@ struct EndOfSending<'a>(&'a Live);
 impl Drop for EndOfSending<'_> {
     fn drop(&mut self) {
         self.0.end_of_sending(usect_clock::tsc());
+    }
+}
+
+/// Lets the sender go when the receiver fails or panics.
+struct EndOfReceiving<'a>(&'a Live);
+
+impl Drop for EndOfReceiving<'_> {
+    fn drop(&mut self) {
+        self.0.receiver_gone.store(true, Relaxed);
     }
 }
 

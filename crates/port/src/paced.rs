@@ -170,7 +170,7 @@ impl<T: Transmit> Half for Departures<'_, T> {
             self.start = now;
         }
         let due = match self.due() {
-            Some(due) if !self.live.stop.load(Relaxed) => due,
+            Some(due) if !self.live.cut_short() => due,
             _ => {
                 self.live.end_of_sending(now);
                 return Ok(Turn { done: true, ..Turn::default() });

@@ -1,27 +1,37 @@
 //! Pinning a thread to a core.
 
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 use std::io;
 
 /// Pins the calling thread to a core.
 pub fn pin(core: usize) -> io::Result<()> {
-    if core >= libc::CPU_SETSIZE as usize {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no core {core}")));
-    }
-    // SAFETY: an all-zero cpu_set_t is the empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `core` was checked against the size of the set.
-    unsafe { libc::CPU_SET(core, &mut set) };
-    // SAFETY: `set` is valid for reads of its size; 0 is the calling thread.
-    match unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    const CALLING_THREAD: Pid = Pid::from_raw(0);
+    let mut set = CpuSet::new();
+    set.set(core)?;
+    Ok(sched_setaffinity(CALLING_THREAD, &set)?)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use nix::sched::sched_getaffinity;
+    use std::thread;
+
+    #[test]
+    fn a_thread_is_pinned_alone() {
+        let cores =
+            || (0..CpuSet::count()).filter(|c| sched_getaffinity(Pid::from_raw(0)).unwrap().is_set(*c).unwrap());
+        let last = cores().last().unwrap();
+        let seen = thread::spawn(move || {
+            pin(last).unwrap();
+            cores().collect::<Vec<_>>()
+        });
+        assert_eq!(seen.join().unwrap(), [last]);
+    }
+
     #[test]
     fn a_core_that_is_not_there_is_refused() {
-        std::thread::spawn(|| assert!(super::pin(1000).is_err() && super::pin(usize::MAX).is_err())).join().unwrap();
+        thread::spawn(|| assert!(pin(1000).is_err() && pin(usize::MAX).is_err())).join().unwrap();
     }
 }

@@ -5,8 +5,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use usect_core::frame::{Endpoint, Flow, FrameSize};
 use usect_core::port_name::{Engine, Place, PortName};
 use usect_core::scenario::{ClientSpec, DutSpec, Scenario};
-use usect_lab::{DEFAULT_LAB, Lab, Link, Shape, link, run, within};
+use usect_lab::{Lab, Link, Shape, link, run, within};
 
+/// The lab of a run; there is one run at a time.
+const RUN_LAB: &str = "usect";
 /// UDP ports of the two ends.
 const TX_PORT: u16 = 9000;
 const RX_PORT: u16 = 9001;
@@ -52,8 +54,8 @@ impl Path {
         let mtu = frame_size.mtu().max(1500);
         let lab = match scenario.dut {
             DutSpec::External => None,
-            DutSpec::Wire => Some(Lab::up(DEFAULT_LAB, Shape::Wire, mtu)?),
-            _ => Some(Lab::up(DEFAULT_LAB, Shape::Tapped, mtu)?),
+            DutSpec::Wire => Some(Lab::up(RUN_LAB, Shape::Wire, mtu)?),
+            _ => Some(Lab::up(RUN_LAB, Shape::Tapped, mtu)?),
         };
         let mut path = Path { lab, external: Vec::new(), dut: scenario.dut.clone(), frame_size };
         if path.lab.is_none() {

@@ -1,5 +1,5 @@
 //! What the host is and how it is tuned, as flat facts: enough to tell from two files alone why two
-//! runs differ. Nothing is changed here, except that [`pin`] pins the calling thread.
+//! runs differ. Nothing is changed here.
 //!
 //! A fact that doesn't apply is left out; one whose absence says something is `n/a: ` and the reason.
 
@@ -12,7 +12,7 @@ mod process;
 mod text;
 mod times;
 
-pub use cores::{online_cores, pin};
+pub use cores::online_cores;
 pub use interface::interface;
 pub use times::CpuTimes;
 

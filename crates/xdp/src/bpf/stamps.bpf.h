@@ -18,10 +18,9 @@
 
 struct slot {
 	__u64 departure;
+	__u64 sequence;
 	__u32 lateness;
-	__u32 sequence;
-	__u32 state; /* 0: never used, 1: in flight, 2: arrived */
-	__u32 pad;
+	__u32 state; /* 0: never used or being written, 1: in flight, 2: arrived */
 };
 
 struct span {
@@ -40,7 +39,8 @@ struct stamps {
 	__u64 reordered;
 	__u64 duplicates;
 	__u64 corrupted;
-	__u64 foreign; /* of the flow by its headers, but of no departure in the table */
+	__u64 stale;   /* its place in the table went to a later frame meanwhile */
+	__u64 foreign; /* of the flow by its headers, but nothing departed in its place */
 	__u64 warmup_arrivals;
 	__u64 stamped;
 	__u64 next; /* one past the highest sequence that arrived */
@@ -79,7 +79,7 @@ static __always_inline void count_bucket(__u64 *buckets, __u64 value)
 		count(&buckets[i]);
 }
 
-static __always_inline void depart(struct stamps *s, __u32 sequence, __u64 now, __u32 lateness)
+static __always_inline void depart(struct stamps *s, __u64 sequence, __u64 now, __u32 lateness)
 {
 	struct slot *slot = &s->slots[sequence & (SLOTS - 1)];
 
@@ -98,12 +98,15 @@ static __always_inline void depart(struct stamps *s, __u32 sequence, __u64 now, 
 static __always_inline void arrive(struct stamps *s, __u32 key, __u32 known, __u64 now, __u64 measure_from)
 {
 	struct slot *slot = &s->slots[key & (SLOTS - 1)];
-	__u32 sequence = slot->sequence;
-	__u64 latency;
+	__u64 sequence = slot->sequence, latency;
 
 	count(&s->arrivals);
-	if (slot->state == 0 || (sequence ^ key) & known) {
+	if (slot->state == 0) {
 		count(&s->foreign);
+		return;
+	}
+	if (((__u32)sequence ^ key) & known) {
+		count(&s->stale);
 		return;
 	}
 	if (sequence < measure_from) {
@@ -120,7 +123,7 @@ static __always_inline void arrive(struct stamps *s, __u32 key, __u32 known, __u
 	if (sequence < s->next)
 		count(&s->reordered);
 	else
-		s->next = (__u64)sequence + 1;
+		s->next = sequence + 1;
 	if (now < slot->departure)
 		return;
 	latency = now - slot->departure;

@@ -19,7 +19,7 @@ const volatile struct config config = {};
 
 struct {
 	struct stamps stamps;
-	__u64 next_departure; /* unwraps the identification */
+	__u64 next_departure; /* unwraps the key */
 } state = {};
 
 /* The signature's sequence number: payload at 42, number at 6 (core/src/signature.rs). */
@@ -35,15 +35,19 @@ static __always_inline __u32 key_of(const __u8 *frame)
 static __always_inline void into_dut(const __u8 *frame)
 {
 	struct flow flow = config.in_flow;
+	__u64 next = state.next_departure, sequence;
 	__u32 key = key_of(frame);
 
 	if (!owns(&flow, frame))
 		return;
+	/* The number nearest to the one expected that ends in the key. */
 	if (config.key_is_id)
-		key = state.next_departure + (__s16)(key - (__u16)state.next_departure);
-	state.next_departure = (__u64)key + 1;
+		sequence = next + (__s16)(key - (__u32)next);
+	else
+		sequence = next + (__s32)(key - (__u32)next);
+	state.next_departure = sequence + 1;
 	/* The last thing before the frame goes on. */
-	depart(&state.stamps, key, bpf_ktime_get_ns(), 0);
+	depart(&state.stamps, sequence, bpf_ktime_get_ns(), 0);
 }
 
 static __always_inline void out_of_dut(const __u8 *frame, __u64 now)
