@@ -22,7 +22,7 @@ mod tests {
     fn a_thread_is_pinned_alone() {
         let cores =
             || (0..CpuSet::count()).filter(|c| sched_getaffinity(Pid::from_raw(0)).unwrap().is_set(*c).unwrap());
-        let last = cores().last().unwrap();
+        let last = cores().next_back().unwrap();
         let seen = thread::spawn(move || {
             pin(last).unwrap();
             cores().collect::<Vec<_>>()

@@ -1,0 +1,90 @@
+//! `usect lab`, and `usect measure` in a lab.
+
+use crate::compare::assert_adds_up;
+use crate::world::{World, links, namespaces};
+use serde_json::Value;
+use usect_core::run::Run;
+
+fn listed(world: &World) -> Vec<Value> {
+    serde_json::from_str(&world.succeeds(&["lab", "list", "--json"]).stdout).unwrap()
+}
+
+#[test]
+fn a_lab_stays_until_it_is_taken_down() {
+    let Some(world) = World::new() else { return };
+    assert!(world.succeeds(&["lab", "list"]).stdout.starts_with("there is no lab"));
+    world.succeeds(&["lab", "up"]);
+    world.succeeds(&["lab", "up", "bare", "--wire", "--mtu", "9000"]);
+    assert_eq!(namespaces(), ["bare-rx", "bare-tx", "usect-dut", "usect-rx", "usect-tx"]);
+    let link = &links(&["-n", "bare-tx", "-j", "link", "show", "dev", "t0"])[0];
+    assert_eq!((link["mtu"].as_u64(), link["operstate"].as_str()), (Some(9000), Some("UP")));
+    let labs = listed(&world);
+    let names: Vec<&str> = labs.iter().map(|l| l["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["bare", "usect"]);
+    assert!(labs.iter().all(|l| l["kept"] == true && l["alive"] == false), "{labs:?}");
+    assert_eq!((&labs[0]["shape"], &labs[1]["shape"]), (&"wire".into(), &"dut".into()));
+    assert!(world.refuses(&["lab", "up", "bare"]).contains("in use"));
+    world.succeeds(&["lab", "down", "bare"]);
+    assert!(world.refuses(&["lab", "down", "bare"]).contains("there is no lab \"bare\"; choose usect"));
+    world.succeeds(&["lab", "down"]);
+    assert!(listed(&world).is_empty());
+    world.assert_clean();
+}
+
+#[test]
+fn a_kept_lab_keeps_its_name_from_compare() {
+    let Some(world) = World::new() else { return };
+    world.succeeds(&["lab", "up", "--wire"]);
+    let scenario = world.scenario("{ kind = \"wire\" }", "{ frame_size = 64, rate = 1000 }", &["xdp"]);
+    let sentence = world.refuses(&["compare", &scenario]);
+    assert!(sentence.contains("usect lab down usect"), "{sentence}");
+    world.succeeds(&["lab", "down"]);
+}
+
+/// Measures for 0.2 s at 10 kpps with `--json`, and returns the only document printed.
+fn measured(world: &World, tx: &str, rx: &str, more: &[&str]) -> Run {
+    let args = ["measure", "--tx", tx, "--rx", rx, "--rate", "10k", "--warmup", "0", "--duration", "0.2"];
+    let done = world.succeeds(&[&args[..], &["--runs", "1", "--json"], more].concat());
+    serde_json::from_str(&done.stdout).unwrap_or_else(|e| panic!("not one JSON document: {e}: {}", done.stdout))
+}
+
+#[test]
+fn every_engine_measures_in_a_lab_one_way_and_there_and_back() {
+    let Some(world) = World::new() else { return };
+    world.succeeds(&["lab", "up", "m", "--wire"]);
+    let udp = ("udp:198.18.0.1:9000@m-tx", "udp:198.18.0.2:9001@m-rx");
+    let cases: [((&str, &str), &[&str]); 4] = [
+        (udp, &[]),
+        (udp, &["--wait", "block"]),
+        (("xdp:t0@m-tx", "xdp:r0@m-rx"), &["--tx-core", "0"]),
+        (("kernel:t0@m-tx", "kernel:r0@m-rx"), &["--size", "1518"]),
+    ];
+    for ((tx, rx), more) in cases {
+        for mode in [&[][..], &["--round-trip"]] {
+            let run = measured(&world, tx, rx, &[more, mode].concat());
+            let counts = &run.clients[0].measured.counts;
+            let who = format!("{tx} {more:?} {mode:?}");
+            assert_adds_up(counts, &who);
+            assert_eq!((run.header.procedure.as_str(), counts.sent), ("measure", 2_000), "{who}");
+            assert!(counts.received > 0, "{who}: {counts:?}");
+            assert_eq!(run, world.newest_run().0, "what is printed is what is stored");
+            assert!(run.clients[0].truth.is_none() && run.clients[0].known_delay_ns.is_none(), "{who}");
+        }
+    }
+    world.succeeds(&["lab", "down", "m"]);
+    world.assert_clean();
+}
+
+#[test]
+fn engines_are_tried_and_nothing_of_it_stays() {
+    let Some(world) = World::new() else { return };
+    let lines: Vec<Value> = serde_json::from_str(&world.succeeds(&["engines", "--json"]).stdout).unwrap();
+    let names: Vec<&str> = lines.iter().map(|l| l["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["clock", "udp", "xdp", "kernel", "truth"]);
+    for line in &lines {
+        assert!(line["usable"] == true, "the other tests use it: {line}");
+    }
+    let table = world.succeeds(&["engines"]).stdout;
+    assert_eq!(table.lines().count(), lines.len(), "{table}");
+    world.assert_clean();
+}
