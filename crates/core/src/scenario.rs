@@ -332,6 +332,17 @@ wait = "block"
     }
 
     #[test]
+    fn the_scenarios_that_come_with_usect_are_good() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+        let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(!files.is_empty());
+        for file in files {
+            Scenario::parse(&std::fs::read_to_string(&file).unwrap())
+                .unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        }
+    }
+
+    #[test]
     fn mistakes_are_located() {
         for (from, to, line, part) in [
             ("rate = \"20 kpps\"", "rate = \"fast\"", 5, "is not a rate"),
