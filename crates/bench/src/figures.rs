@@ -22,21 +22,21 @@ pub(crate) struct Figure {
 /// Rounds in which ours and the peer's are measured in turn; the median round counts.
 const ROUNDS: usize = 5;
 const SECONDS: u32 = 5;
-/// Frames per second of our round trip: paced, and near the back-to-back rate of the peer.
+/// How many frames our ping-pong sends: about as many per second as the peer.
 const RATE: &str = "100k";
 /// Payload of a 64-byte frame.
 const PAYLOAD: usize = 18;
 /// One core each for the two ends, the same for ours and the peer's.
 const CORES: (usize, usize) = (1, 0);
 
-/// Our polling UDP round trip, paced, against `sockperf ping-pong --nonblocked`, which sends the next frame
-/// when the last one is back. In turn, on the same veth pair, cores and size.
+/// Our polling UDP ping-pong against `sockperf ping-pong --nonblocked`: both send the next frame when the last
+/// one is back. In turn, on the same veth pair, cores and size.
 pub(crate) fn round_trip(usect: &Path) -> Result<Vec<Figure>> {
     let mut rounds = Vec::new();
     for round in 1..=ROUNDS {
         let theirs = peer::ping_pong(PAYLOAD, SECONDS, CORES.0, CORES.1)?;
         let seconds = SECONDS.to_string();
-        let ours = measure(usect, "udp", &["--round-trip", "--rate", RATE, "--warmup", "0.4", "--duration", &seconds])?;
+        let ours = measure(usect, "udp", &["--ping-pong", "--rate", RATE, "--warmup", "0.4", "--duration", &seconds])?;
         let [p50, peer_p50, p99, peer_p99] = [at(&ours, "p50")?, theirs.p50_ns, at(&ours, "p99")?, theirs.p99_ns];
         eprintln!(
             "round {round} of {ROUNDS}: p50 {p50} ns, sockperf {peer_p50} ns; p99 {p99} ns, sockperf {peer_p99} ns"

@@ -110,6 +110,9 @@ pub(crate) struct Measure {
     /// Measure there and back instead of one way.
     #[arg(long)]
     pub(crate) round_trip: bool,
+    /// Measure there and back, the next frame when the last is back; the rate then only says how many.
+    #[arg(long)]
+    pub(crate) ping_pong: bool,
     /// Core of the sending thread.
     #[arg(long, value_name = "CORE")]
     pub(crate) tx_core: Option<usize>,

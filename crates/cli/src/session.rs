@@ -56,7 +56,11 @@ pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
         tx: Some(args.tx.clone()),
         rx: Some(args.rx.clone()),
     };
-    let mode = if args.round_trip { Mode::RoundTrip } else { Mode::OneWay };
+    let mode = match (args.ping_pong, args.round_trip) {
+        (true, _) => Mode::PingPong,
+        (false, true) => Mode::RoundTrip,
+        (false, false) => Mode::OneWay,
+    };
     let scenario = Scenario {
         title: format!("{} to {}", args.tx, args.rx),
         traffic: TrafficSpec { frame_size: args.size, rate: args.rate, mode },

@@ -18,6 +18,7 @@ pub struct TickRate {
     /// Ticks per second.
     pub hz: u64,
     ns_per_tick_q48: u64,
+    ticks_per_ns_q48: u64,
 }
 
 impl TickRate {
@@ -25,7 +26,8 @@ impl TickRate {
     pub fn from_hz(hz: u64) -> TickRate {
         assert!((1_000_000..=100_000_000_000).contains(&hz), "a TSC of {hz} Hz");
         let ns_per_tick_q48 = ((1_000_000_000_u128 << 48) / u128::from(hz)) as u64;
-        TickRate { hz, ns_per_tick_q48 }
+        let ticks_per_ns_q48 = (u128::from(hz) << 48).div_ceil(1_000_000_000) as u64;
+        TickRate { hz, ns_per_tick_q48, ticks_per_ns_q48 }
     }
 
     /// Nanoseconds in `ticks`, rounded down.
@@ -37,7 +39,8 @@ impl TickRate {
     /// Ticks in `ns`, rounded up, so that a deadline is never early.
     #[inline]
     pub fn ticks(self, ns: u64) -> u64 {
-        (u128::from(ns) * u128::from(self.hz)).div_ceil(1_000_000_000) as u64
+        let q48 = u128::from(ns) * u128::from(self.ticks_per_ns_q48);
+        ((q48 + ((1 << 48) - 1)) >> 48) as u64
     }
 }
 

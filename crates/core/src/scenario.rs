@@ -54,6 +54,17 @@ pub enum Mode {
     OneWay,
     /// To a reflector and back (RFC 2681).
     RoundTrip,
+    /// The same with one frame on its way at a time: the next leaves when the last is back. The rate only
+    /// says how many frames there are. A stall delays later frames without showing in their latency
+    /// (coordinated omission), so figures flatter: for comparison with tools that work this way.
+    PingPong,
+}
+
+impl Mode {
+    /// Whether frames come back to their sender.
+    pub fn returns(self) -> bool {
+        self != Mode::OneWay
+    }
 }
 
 impl fmt::Display for Mode {
@@ -61,6 +72,7 @@ impl fmt::Display for Mode {
         f.write_str(match self {
             Mode::OneWay => "one-way",
             Mode::RoundTrip => "round-trip",
+            Mode::PingPong => "ping-pong",
         })
     }
 }
@@ -224,7 +236,7 @@ impl Scenario {
         }
         let mut names = BTreeSet::new();
         for client in &self.clients {
-            client.check(&self.dut).map_err(|message| ("[[client]]", message))?;
+            client.check(&self.dut, self.traffic.mode).map_err(|message| ("[[client]]", message))?;
             if !names.insert(&client.name) {
                 return Err(("[[client]]", format!("two clients are named `{}`: give each its own name", client.name)));
             }
@@ -258,7 +270,7 @@ impl Protocol {
 }
 
 impl ClientSpec {
-    fn check(&self, dut: &DutSpec) -> Result<(), String> {
+    fn check(&self, dut: &DutSpec, mode: Mode) -> Result<(), String> {
         let name = &self.name;
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || !name.chars().all(plain) || name.starts_with('.') || name == "truth" {
@@ -266,6 +278,9 @@ impl ClientSpec {
         }
         if self.wait == Wait::Block && self.engine != Engine::Udp {
             return Err(format!("client `{name}`: only the udp engine can wait by blocking; use wait = \"poll\""));
+        }
+        if mode == Mode::PingPong && self.engine == Engine::Kernel {
+            return Err(format!("client `{name}`: the kernel engine sends by the clock and can't ping-pong"));
         }
         match (&self.tx, &self.rx, dut) {
             (Some(tx), Some(rx), DutSpec::External) if tx.engine == self.engine && rx.engine == self.engine => Ok(()),

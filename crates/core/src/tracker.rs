@@ -187,6 +187,11 @@ impl Tracker {
         self.counts.received
     }
 
+    /// Everything that arrived so far.
+    pub fn arrivals(&self) -> u64 {
+        self.counts.arrivals
+    }
+
     /// The final counts, once the sender's totals are known.
     pub fn finish(&self, warmup_sent: u64, sent: u64) -> Counts {
         let lost = sent.saturating_sub(self.counts.received);

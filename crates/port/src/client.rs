@@ -15,7 +15,7 @@ use usect_core::frame::Flow;
 use usect_core::histogram::Histogram;
 use usect_core::instant::{Bridge, Tsc};
 use usect_core::measurement::{Measurement, Pace};
-use usect_core::scenario::Wait;
+use usect_core::scenario::{Mode, Wait};
 use usect_core::stall::{SpanLog, Watched};
 use usect_core::trial::Traffic;
 
@@ -124,6 +124,8 @@ pub(crate) struct Live {
     pub(crate) latency: Recorder,
     pub(crate) sent: AtomicU64,
     pub(crate) received: AtomicU64,
+    /// Everything that arrived, warm-up included: what ping-pong waits for.
+    pub(crate) arrivals: AtomicU64,
     pub(crate) last_departure: AtomicU64,
     pub(crate) sending_done: AtomicBool,
     /// Nobody receives any more, so nothing more need be sent.
@@ -227,14 +229,15 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
 
     /// Both halves in one thread.
     fn run_one(&mut self, core: usize, plan: &Plan, control: &Control) -> Result<Ends, ClientError> {
+        let spins = self.wait == Wait::Poll;
         let PacketClient { tx, rx, clock, live, .. } = self;
         let work = || {
             pinned(core)?;
-            let mut watch = Watch::new(clock);
+            let mut watch = spins.then(|| Watch::new(clock));
             let mut halves = (Departures::new(clock, tx, plan, live, false), Arrivals::new(clock, rx, plan, live));
-            drive(clock, &mut halves, Some(&mut watch))?;
-            let watched = watch.finish("sender and receiver", Some(core), &control.bridge());
-            Ok(Ends { sent: halves.0.finish(), seen: halves.1.finish(), watched: vec![watched] })
+            drive(clock, &mut halves, watch.as_mut())?;
+            let watched = watch.map(|w| w.finish("sender and receiver", Some(core), &control.bridge()));
+            Ok(Ends { sent: halves.0.finish(), seen: halves.1.finish(), watched: watched.into_iter().collect() })
         };
         std::thread::scope(|scope| join(scope.spawn(work)))
     }
@@ -331,13 +334,14 @@ fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Resul
     let Ends { sent, seen, watched } = ends;
     let counts = seen.tracker.finish(sent.warmup, sent.measured);
     counts.balance()?;
+    let paced = traffic.mode != Mode::PingPong;
     let measurement = Measurement {
         counts,
         latency: Histogram::from_counts(&live.latency.counts()),
         touched: Histogram::from_counts(&seen.touched.counts()),
-        scheduled: Some(Histogram::from_counts(&seen.scheduled.counts())),
-        lateness: Some(Histogram::from_counts(&sent.lateness)),
-        pace: Some(pace(traffic, sent.measured, sent.span_ns)),
+        scheduled: paced.then(|| Histogram::from_counts(&seen.scheduled.counts())),
+        lateness: paced.then(|| Histogram::from_counts(&sent.lateness)),
+        pace: paced.then(|| pace(traffic, sent.measured, sent.span_ns)),
         ..Measurement::default()
     };
     Ok(Outcome { measurement, slow: seen.slow.map(|at| bridge.mono(Tsc(at)).0), watched })
@@ -351,7 +355,7 @@ mod tests {
     use std::net::SocketAddrV4;
     use usect_core::frame::{Endpoint, FrameSize};
     use usect_core::rate::Rate;
-    use usect_core::scenario::{Faults, Mode};
+    use usect_core::scenario::Faults;
 
     fn flow() -> Flow {
         let end =

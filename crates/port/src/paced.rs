@@ -10,6 +10,7 @@ use usect_clock::watch::Watch;
 use usect_core::buckets::Recorder;
 use usect_core::frame;
 use usect_core::instant::Tsc;
+use usect_core::scenario::Mode;
 use usect_core::schedule::Schedule;
 use usect_core::signature::{self, Signature};
 use usect_core::stall::{Span, SpanLog, THRESHOLD_NS};
@@ -22,6 +23,9 @@ const QUIET_NS: u64 = 20_000_000;
 /// A sender that is behind its schedule by this, and by 2% of the time that has passed, can't keep the
 /// rate.
 const HOPELESS_NS: u64 = 200_000_000;
+
+/// How long ping-pong waits for a frame before it sends the next.
+const GIVEN_UP_NS: u64 = 100_000_000;
 
 /// What one turn of a half did.
 #[derive(Debug, Clone, Copy, Default)]
@@ -118,19 +122,29 @@ impl<'a, T: Transmit> Departures<'a, T> {
         }
     }
 
-    fn due(&mut self) -> Option<Tsc> {
+    /// When the next frame is due; `None` when there is none left.
+    fn due(&mut self, now: Tsc) -> Option<Tsc> {
         let offset = *self.schedule.peek()?;
-        Some(Tsc(self.start.0 + self.clock.rate().ticks(offset)))
+        if self.plan.traffic.mode != Mode::PingPong {
+            return Some(Tsc(self.start.0 + self.clock.rate().ticks(offset)));
+        }
+        let back = self.live.arrivals.load(Relaxed) >= self.index;
+        Some(if back { now } else { Tsc(self.last.0 + self.clock.rate().ticks(GIVEN_UP_NS)) })
     }
 
-    /// Everything that is due, each frame stamped as its buffer is filled.
-    fn send_due(&mut self) -> Result<usize, ClientError> {
+    /// Everything that is due, each frame stamped as its buffer is filled; one frame if `first_due` is when
+    /// it may leave and the schedule doesn't count.
+    fn send_due(&mut self, first_due: Tsc) -> Result<usize, ClientError> {
         let Departures { clock, port, plan, live, schedule, start, index, lateness, first, last, .. } = self;
-        let mut hopeless = None;
+        let (mut hopeless, before) = (None, *index);
         let sent = port.send(|buffer| {
             let offset = *schedule.peek()?;
-            let due = start.0 + clock.rate().ticks(offset);
             let now = clock.now();
+            let due = match plan.traffic.mode {
+                Mode::PingPong if *index > before => return None,
+                Mode::PingPong => first_due.0.min(now.0),
+                _ => start.0 + clock.rate().ticks(offset),
+            };
             if now.0 < due {
                 return None;
             }
@@ -143,11 +157,11 @@ impl<'a, T: Transmit> Departures<'a, T> {
             plan.write(buffer, *index as u32, Departure { at: now.0, lateness_ns: late_ns });
             if *index >= plan.traffic.warmup_frames {
                 lateness.record(late_ns);
-                *last = now;
                 if *index == plan.traffic.warmup_frames {
                     *first = now;
                 }
             }
+            *last = now;
             *index += 1;
             Some(plan.length(port_frames(plan)))
         });
@@ -169,7 +183,7 @@ impl<T: Transmit> Half for Departures<'_, T> {
         if self.start == Tsc(0) {
             self.start = now;
         }
-        let due = match self.due() {
+        let due = match self.due(now) {
             Some(due) if !self.live.cut_short() => due,
             _ => {
                 self.live.end_of_sending(now);
@@ -183,7 +197,7 @@ impl<T: Transmit> Half for Departures<'_, T> {
             return Ok(Turn::default());
         }
         let before = self.index;
-        let handled = self.send_due()?;
+        let handled = self.send_due(due)?;
         let boundary = self.plan.traffic.warmup_frames;
         Ok(Turn { handled, done: false, begins: before <= boundary && self.index > boundary })
     }
@@ -279,6 +293,7 @@ impl<R: Receive> Half for Arrivals<'_, R> {
         let handled = handled.map_err(ClientError::receiving)?;
         let received = seen.tracker.received();
         live.received.store(received, Relaxed);
+        live.arrivals.store(seen.tracker.arrivals(), Relaxed);
         let begins = before == 0 && received > 0;
         Ok(Turn { handled, done: handled == 0 && self.over(now), begins })
     }

@@ -40,7 +40,7 @@ fn udp(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
 }
 
 fn xdp(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
-    let round_trip = trial.traffic.mode == Mode::RoundTrip;
+    let round_trip = trial.traffic.mode.returns();
     let open = |end: &crate::path::End, receives: bool| {
         let take = if receives { Take::UdpPort(end.endpoint.address.port()) } else { Take::Nothing };
         open_xdp(end, take)
@@ -62,7 +62,7 @@ where
 {
     let flow = ends.flow();
     let threads = threads(rig.placement, trial);
-    let round_trip = trial.traffic.mode == Mode::RoundTrip;
+    let round_trip = trial.traffic.mode.returns();
     let (rx, reflector) = if round_trip {
         let core = rig.placement.dut.or(Some(rig.placement.receiver));
         (near.rx, Some(Box::new(Reflector::start(rig.clock, core, far)) as Box<dyn Dut>))
@@ -76,11 +76,13 @@ where
 }
 
 /// A blocking client needs two threads, because one can't sleep and receive at once; a round trip that
-/// polls needs one, as it waits for its own frames; otherwise it depends on the cores.
+/// polls needs one, as it waits for its own frames, and so does ping-pong; otherwise it depends on the
+/// cores.
 fn threads(placement: Placement, trial: &Trial) -> Threads {
     let Placement { sender, receiver, .. } = placement;
-    let one = trial.traffic.mode == Mode::RoundTrip || sender == receiver;
-    if one && trial.client.wait == Wait::Poll {
+    let one = trial.traffic.mode.returns() || sender == receiver;
+    let polls = trial.client.wait == Wait::Poll;
+    if (one && polls) || trial.traffic.mode == Mode::PingPong {
         Threads::One { core: sender }
     } else {
         Threads::Two { sender, receiver }
@@ -93,7 +95,7 @@ fn kernel(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
         Assignment { flow: ends.flow(), traffic: trial.traffic, tx: index(&ends.tx), core: rig.placement.sender };
     let mut client = KernelClient::load(rig.clock, &assignment, rig.stop.clone())?;
     let (tx, rx) = ((ends.tx.netns.as_deref(), index(&ends.tx)), (ends.rx.netns.as_deref(), index(&ends.rx)));
-    if trial.traffic.mode == Mode::RoundTrip {
+    if trial.traffic.mode.returns() {
         within(rx.0, || client.attach_reflector(rx.1))??;
         within(tx.0, || client.attach_receiver(tx.1))??;
     } else {

@@ -1,6 +1,6 @@
 //! Which thread runs on which core.
 
-use usect_core::scenario::{CoreSpec, DutSpec, Mode, Scenario, Wait};
+use usect_core::scenario::{CoreSpec, DutSpec, Scenario, Wait};
 
 /// The cores of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Placement {
 pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String> {
     check_named(&scenario.cores, online)?;
     let polls = scenario.clients.iter().any(|c| c.wait == Wait::Poll);
-    let reflects = scenario.traffic.mode == Mode::RoundTrip && scenario.dut != DutSpec::External && polls;
+    let reflects = scenario.traffic.mode.returns() && scenario.dut != DutSpec::External && polls;
     let spinning = usize::from(scenario.dut.spins()) + usize::from(reflects);
     if spinning == 2 && online.len() < 3 {
         return Err(

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use usect_core::frame::Endpoint;
 use usect_core::measurement::Measurement;
 use usect_core::port_name::Engine;
-use usect_core::scenario::{DutSpec, Mode};
+use usect_core::scenario::DutSpec;
 use usect_core::stall::{self, Span, SpanLog, Watched};
 use usect_core::trial::{Trial, TrialResult};
 use usect_dut::{Bridge, Dut, Forwarder, Redirect, Report, Wire};
@@ -23,7 +23,7 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     let started = jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
     let ends = rig.path.ends(&trial.client)?;
     let dut = start_dut(rig)?;
-    let known_delay_ns = dut.as_ref().filter(|_| trial.traffic.mode == Mode::OneWay).and_then(|d| d.known_delay_ns());
+    let known_delay_ns = dut.as_ref().filter(|_| !trial.traffic.mode.returns()).and_then(|d| d.known_delay_ns());
     let tap = attach_tap(rig, trial, &ends)?;
     let opened = client::open(rig, trial, &ends)?;
     let (outcome, series, reflected) = measure(rig, trial, &ends, opened, tap.as_ref(), progress)?;
@@ -78,7 +78,7 @@ fn end_at(link: &Link) -> End {
 fn attach_tap(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Option<Tap>, RigError> {
     let Some(cuts) = rig.path.lab().and_then(|lab| lab.tap()) else { return Ok(None) };
     let cut = |(left, right): &(Link, Link)| Cut { left: left.index, right: right.index };
-    let comes_back = trial.traffic.mode == Mode::RoundTrip;
+    let comes_back = trial.traffic.mode.returns();
     let flow = ends.flow();
     let what = Wiretap {
         near: cut(&cuts.near),

@@ -20,7 +20,6 @@ use usect_core::buckets;
 use usect_core::frame::{Flow, HEADERS, internet_checksum};
 use usect_core::histogram::Histogram;
 use usect_core::measurement::Measurement;
-use usect_core::scenario::Mode;
 use usect_core::stall::Watched;
 use usect_core::trial::Traffic;
 use usect_port::client::{Client, ClientError, Control, Outcome, Probe, pace};
@@ -94,7 +93,7 @@ impl Config {
             rate,
             warmup_frames: 0,
             frames: 1,
-            mode: Mode::OneWay,
+            mode: usect_core::scenario::Mode::OneWay,
         };
         Config { sent: flow, expected: flow, traffic }
     }
@@ -180,7 +179,7 @@ impl KernelClient {
     /// Loads the programs for one assignment. `stop` ends its trial early.
     pub fn load(clock: Clock, assignment: &Assignment, stop: Arc<AtomicBool>) -> Result<KernelClient, XdpError> {
         let Assignment { flow, traffic, tx, core } = *assignment;
-        let expected = if traffic.mode == Mode::RoundTrip { flow.reversed() } else { flow };
+        let expected = if traffic.mode.returns() { flow.reversed() } else { flow };
         let loaded = Loaded::new(&Config { sent: flow, expected, traffic })?;
         let frame = flow.frame(traffic.frame_size);
         Ok(KernelClient { loaded, traffic, frame, tx, core, clock, links: Vec::new(), notes: Vec::new(), stop })
