@@ -1,5 +1,6 @@
 //! Numbers as people read them: three significant digits, units that adapt.
 
+use usect_core::run::Header;
 use usect_core::stats::Interval;
 use usect_core::trial::Traffic;
 
@@ -109,6 +110,18 @@ pub(crate) fn traffic(traffic: &Traffic) -> String {
         traffic.frame_size.with_fcs(),
         rate(traffic.rate.frames_per_second()),
         traffic.mode
+    )
+}
+
+/// How often and how long each client measured.
+pub(crate) fn protocol(header: &Header) -> String {
+    let p = &header.protocol;
+    let runs = if p.runs == 1 { "one run".to_owned() } else { format!("{} runs", p.runs) };
+    format!(
+        "{}: {runs} per client, {} each after {} of warm-up",
+        header.procedure,
+        seconds(p.duration_s),
+        seconds(p.warmup_s)
     )
 }
 

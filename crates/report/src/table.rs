@@ -3,7 +3,7 @@
 use crate::{format, verdict};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, TableStyle};
 use std::fmt::Write;
-use usect_core::run::{ClientRecord, Header, Record, Run};
+use usect_core::run::{ClientRecord, Record, Run};
 use usect_core::stall::CoreStalls;
 use usect_core::stats::{Estimate, LADDER, Quantile};
 
@@ -24,7 +24,8 @@ struct Page<'a> {
 impl Page<'_> {
     fn header(&self) -> String {
         let header = &self.run.header;
-        let mut lines = vec![self.styled("1", &plain(&header.scenario.title)), setup(self.run), protocol(header)];
+        let mut lines =
+            vec![self.styled("1", &plain(&header.scenario.title)), setup(self.run), plain(&format::protocol(header))];
         lines.push(format!("run {}, {}, usect {}", plain(&header.id), plain(&header.created), plain(&header.usect)));
         lines.extend(verdict::banners(header).iter().map(|b| self.styled("1;33", &plain(b))));
         let partial = self.run.trials.iter().filter_map(|t| Some((&t.trial, t.partial.as_ref()?)));
@@ -180,12 +181,6 @@ fn setup(run: &Run) -> String {
         Some(first) => format!("{}, DUT {dut}", format::traffic(&first.trial.traffic)),
         None => format!("DUT {dut}, no trial was run"),
     }
-}
-
-fn protocol(header: &Header) -> String {
-    let p = &header.protocol;
-    let (warmup, duration) = (format::seconds(p.warmup_s), format::seconds(p.duration_s));
-    format!("{}: {} runs per client of {duration}, each after {warmup} of warm-up", plain(&header.procedure), p.runs)
 }
 
 /// Text from a run, without anything that could steer a terminal.

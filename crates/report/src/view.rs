@@ -3,7 +3,7 @@
 use crate::{StoredRun, format, grids, verdict};
 use serde::Serialize;
 use usect_core::environment::Environment;
-use usect_core::run::{ClientRecord, Header, TrialRecord};
+use usect_core::run::{ClientRecord, TrialRecord};
 use usect_core::stall::CoreStalls;
 
 /// Line styles, one per client (or per run, when several are laid over each other), so that no plot
@@ -234,7 +234,7 @@ impl RunView {
             id: header.id.clone(),
             title: header.scenario.title.clone(),
             setup: setup(stored),
-            protocol: protocol(header),
+            protocol: format::protocol(header),
             created: header.created.clone(),
             usect: header.usect.clone(),
             banners: verdict::banners(header).into_iter().chain(partial_trials(stored)).collect(),
@@ -250,12 +250,6 @@ fn setup(stored: &StoredRun) -> String {
         Some(first) => format!("{}, through the DUT “{dut}”", format::traffic(&first.trial.traffic)),
         None => format!("DUT “{dut}”; no trial was run"),
     }
-}
-
-fn protocol(header: &Header) -> String {
-    let p = &header.protocol;
-    let (warmup, duration) = (format::seconds(p.warmup_s), format::seconds(p.duration_s));
-    format!("{}: {} runs per client of {duration}, each after {warmup} of warm-up", header.procedure, p.runs)
 }
 
 fn partial_trials(stored: &StoredRun) -> impl Iterator<Item = String> {

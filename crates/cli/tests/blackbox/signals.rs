@@ -1,1 +1,178 @@
+//! Runs that are ended from outside: asked to by a signal, or killed.
 
+use crate::compare::assert_adds_up;
+use crate::world::{CLIENTS, Started, World, links, names, namespaces};
+use nix::sys::signal::Signal;
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+const WIRE: &str = "{ kind = \"wire\" }";
+const TRAFFIC: &str = "{ frame_size = 64, rate = \"10 kpps\" }";
+/// Longer than any test waits: only a signal ends such a run.
+const FOR_EVER: &[&str] = &["--warmup", "0", "--duration", "3600", "--runs", "1"];
+/// Frames of [`FOR_EVER`].
+const ALL: u64 = 36_000_000;
+
+fn start(world: &World, dut: &str, clients: &[&str]) -> Started {
+    let scenario = world.scenario(dut, TRAFFIC, clients);
+    world.start(&[&["compare", &scenario], FOR_EVER].concat())
+}
+
+/// Frames that arrived at the receiver's interface.
+fn received() -> u64 {
+    if !namespaces().contains(&"usect-rx".to_owned()) {
+        return 0;
+    }
+    let link = &links(&["-n", "usect-rx", "-s", "-j", "link"]).into_iter().find(|l| l["ifname"] == "r0");
+    link.as_ref().map_or(0, |l| l["stats64"]["rx"]["packets"].as_u64().unwrap())
+}
+
+/// Ends a run in the middle of its only trial; the measured part must be kept.
+fn ended_by(signal: Signal, dut: &str, client: &str) {
+    let Some(world) = World::new() else { return };
+    let mut run = start(&world, dut, &[client]);
+    run.until("traffic arrives", || received() > 500);
+    run.signal(signal);
+    assert_eq!(run.end().code(), Some(130), "{}", run.printed());
+    let (stored, folder) = world.newest_run();
+    assert!(stored.header.partial.is_some(), "{:?}", stored.header);
+    assert_eq!((stored.trials.len(), stored.clients.len()), (1, 1));
+    assert!(stored.trials[0].partial.is_some());
+    let counts = &stored.trials[0].measured.counts;
+    assert_adds_up(counts, client);
+    assert!(counts.received > 0 && counts.sent < ALL, "{counts:?}");
+    assert_eq!(names(&folder), ["histograms", "report.html", "run.json"]);
+    assert!(run.printed().contains(folder.file_name().unwrap().to_str().unwrap()), "{}", run.printed());
+    world.assert_clean();
+}
+
+#[test]
+fn ctrl_c_while_sockets_poll() {
+    ended_by(Signal::SIGINT, WIRE, "udp-polling");
+}
+
+#[test]
+fn ctrl_c_while_sockets_block() {
+    ended_by(Signal::SIGINT, WIRE, "udp-blocking");
+}
+
+#[test]
+fn ctrl_c_while_rings_are_polled_through_a_forwarder() {
+    ended_by(Signal::SIGINT, "{ kind = \"forwarder\" }", "xdp");
+}
+
+#[test]
+fn ctrl_c_while_the_kernel_generates() {
+    ended_by(Signal::SIGINT, "{ kind = \"xdp-forwarder\" }", "kernel");
+}
+
+#[test]
+fn sigterm_is_the_same() {
+    ended_by(Signal::SIGTERM, "{ kind = \"bridge\" }", "udp-polling");
+}
+
+#[test]
+fn ctrl_c_before_any_traffic_keeps_nothing() {
+    let Some(world) = World::new() else { return };
+    let mut run = start(&world, WIRE, &["kernel"]);
+    run.until("the lab is being made", || !namespaces().is_empty());
+    // The trial can't have been set up yet, or it keeps what it has.
+    run.signal(Signal::SIGINT);
+    assert_eq!(run.end().code(), Some(130), "{}", run.printed());
+    for folder in world.runs() {
+        assert!(world.newest_run().0.header.partial.is_some(), "{folder}");
+    }
+    world.assert_clean();
+}
+
+#[test]
+fn one_run_at_a_time() {
+    let Some(world) = World::new() else { return };
+    let mut first = start(&world, WIRE, &["udp-blocking"]);
+    first.until("the lab is there", || received() > 0);
+    let before = (namespaces(), world.runs());
+    let scenario = world.scenario(WIRE, TRAFFIC, &["udp-blocking"]);
+    for second in [&["compare", &scenario][..], &["measure", "--tx", "kernel:lo", "--rx", "kernel:lo"]] {
+        let sentence = world.usect(second).refused();
+        assert!(sentence.starts_with(&format!("usect: process {} is measuring", first.pid())), "{sentence}");
+    }
+    let sentence = world.usect(&["lab", "down"]).refused();
+    assert!(sentence.contains(&format!("process {} made it", first.pid())), "{sentence}");
+    assert!(world.usect(&["lab", "list"]).stdout.contains(&format!("in use by process {}", first.pid())));
+    assert_eq!(before, (namespaces(), world.runs()));
+    first.signal(Signal::SIGINT);
+    assert_eq!(first.end().code(), Some(130), "{}", first.printed());
+    world.assert_clean();
+}
+
+/// Numbers from 0 to 1, from a seed (splitmix64).
+fn random(seed: u64) -> impl Iterator<Item = f64> {
+    (1..).map(move |n: u64| {
+        let mut z = seed.wrapping_add(n.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) as f64 / 2_f64.powi(64)
+    })
+}
+
+/// Ten moments, one in each tenth of what an undisturbed run takes. Wherever a kill falls, the next start
+/// must leave a clean host; that some of them had something to clean shows that the moments are not all
+/// too early or too late.
+#[test]
+fn a_run_may_be_killed_at_any_moment() {
+    let Some(world) = World::new() else { return };
+    let scenario = world.scenario("{ kind = \"forwarder\" }", TRAFFIC, CLIENTS);
+    let args = ["compare", &scenario, "--warmup", "0", "--duration", "0.2", "--runs", "1"];
+    let begun = Instant::now();
+    world.succeeds(&args);
+    let whole = begun.elapsed();
+    let mut recovered = 0;
+    for (tenth, random) in random(7).take(10).enumerate() {
+        let moment = whole.mul_f64((tenth as f64 + random) / 10.0);
+        let mut run = world.start(&args);
+        std::thread::sleep(moment);
+        run.signal(Signal::SIGKILL);
+        let status = run.end();
+        assert!(status.signal() == Some(9) || status.success(), "{status}: {}", run.printed());
+        recovered += usize::from(recovers(&world, tenth));
+    }
+    assert!(recovered > 3, "only {recovered} of 10 kills left something");
+    world.succeeds(&args);
+    world.assert_clean();
+}
+
+/// Starts `lab up` and `compare` in turn, which clean up first; whether they said so.
+fn recovers(world: &World, round: usize) -> bool {
+    let left = !world.journal().is_empty();
+    let done = if round % 2 == 0 {
+        let up = world.succeeds(&["lab", "up", "next", "--wire"]);
+        assert_eq!(namespaces(), ["next-rx", "next-tx"]);
+        world.succeeds(&["lab", "down", "next"]);
+        up
+    } else {
+        let scenario = world.scenario(WIRE, TRAFFIC, &["kernel"]);
+        let done = world.succeeds(&["compare", &scenario, "--warmup", "0", "--duration", "0.05", "--runs", "1"]);
+        world.scenario("{ kind = \"forwarder\" }", TRAFFIC, CLIENTS);
+        done
+    };
+    assert_eq!(done.stderr.contains("left when it was killed"), left, "{done:?}");
+    world.assert_clean();
+    left
+}
+
+/// The second signal ends the process at once; the next start cleans up after it.
+#[test]
+fn an_impatient_user_is_obeyed() {
+    let Some(world) = World::new() else { return };
+    let mut run = start(&world, "{ kind = \"bridge\" }", &["udp-blocking"]);
+    run.until("traffic arrives", || received() > 500);
+    run.signal(Signal::SIGINT);
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.end().code(), Some(130), "{}", run.printed());
+    recovers(&world, 0);
+    // What was stored is whole, if anything was.
+    for folder in world.runs().iter().map(|name| world.path("runs").join(name)) {
+        assert!(names(&folder).iter().all(|n| !n.ends_with(".json")) || !world.newest_run().0.trials.is_empty());
+    }
+    let _ = Duration::ZERO;
+}
