@@ -137,10 +137,11 @@ impl Page<'_> {
     }
 
     fn reading(&self) -> String {
-        let text = "error: client minus truth, where truth is what passive taps at the DUT's own interfaces\n\
-                    saw of the same frames. \"Accurate to within X up to pY\" bounds that error, its 95%\n\
-                    interval included. touched: samples in flight during a stall of the platform.\n\
-                    n/a: too few samples for a 95% interval, so no figure is given.";
+        let text = "error: client minus truth, where truth is what passive taps in the wires at the DUT's two\n\
+                    interfaces saw of the same frames (a bare wire adds nothing). \"Accurate to within X\n\
+                    up to pY\" bounds that error, its 95% interval included. touched: samples in flight\n\
+                    during a stall of the platform. n/a: too few samples for a 95% interval, so no figure\n\
+                    is given.";
         self.styled("2", text)
     }
 
