@@ -29,8 +29,18 @@ fn main() -> ExitCode {
         Command::Engines(engines) => engines::run(&engines),
     };
     outcome.unwrap_or_else(|error| {
-        let sentence = format!("{error:#}").replace('\n', " ");
-        eprintln!("usect: {sentence}");
+        eprintln!("usect: {}", sentence(&error));
         ExitCode::from(REFUSED)
     })
+}
+
+/// An error and its causes on one line. Most of our errors quote their cause, which isn't said again.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut said = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !said.contains(&cause) {
+            said = format!("{said}: {cause}");
+        }
+    }
+    said.replace('\n', " ")
 }

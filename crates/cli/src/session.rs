@@ -108,7 +108,7 @@ impl Session {
         header.environment.extend(rig.environment());
         drop(rig);
         header.partial = match (&failure, stop.load(Relaxed)) {
-            (Some(error), _) => Some(format!("{error:#}")),
+            (Some(error), _) => Some(crate::sentence(error)),
             (None, true) => Some("interrupted by the user".into()),
             (None, false) => None,
         };

@@ -209,7 +209,7 @@ impl Receive for XdpRx {
             each(unsafe { self.umem.chunk(descriptor.addr, descriptor.len as usize) }, now);
             *used = descriptor.addr - descriptor.addr % CHUNK as u64;
         }
-        // There is always room: the ring has as many entries as there are receive chunks.
+        // There is always room, see FILL_RING.
         self.fill.push(&used[..arrived]);
         Ok(arrived)
     }

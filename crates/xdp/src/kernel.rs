@@ -258,8 +258,10 @@ impl KernelClient {
             let (due, index) = (state.due.load(Relaxed), state.index.load(Relaxed));
             let offset = self.traffic.rate.offset_ns(index);
             let behind = if due == 0 { 0 } else { usect_clock::mono().0.saturating_sub(due) };
-            let hopeless = behind > HOPELESS_NS.max(offset / 50) && !done.load(Relaxed);
-            if hopeless || self.stop.load(Relaxed) {
+            // Once stopped, it falls behind because it was told to.
+            let stopped = self.stop.load(Relaxed);
+            let hopeless = !stopped && behind > HOPELESS_NS.max(offset / 50) && !done.load(Relaxed);
+            if hopeless || stopped {
                 state.stop.store(1, Relaxed);
             }
             if hopeless && index < self.traffic.warmup_frames + self.traffic.frames {

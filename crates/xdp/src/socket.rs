@@ -95,7 +95,7 @@ fn bind_as(ifindex: u32, queue: u32, mode: u16) -> io::Result<Bound> {
     let raw = fd.as_raw_fd();
     let offsets = mmap_offsets(&fd)?;
     let bound = Bound {
-        fill: Producer::map(raw, libc::XDP_UMEM_PGOFF_FILL_RING as i64, offsets.fr, RING)?,
+        fill: Producer::map(raw, libc::XDP_UMEM_PGOFF_FILL_RING as i64, offsets.fr, FILL_RING)?,
         completion: Consumer::map(raw, libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64, offsets.cr, RING)?,
         rx: Consumer::map(raw, libc::XDP_PGOFF_RX_RING, offsets.rx, RING)?,
         tx: Producer::map(raw, libc::XDP_PGOFF_TX_RING, offsets.tx, RING)?,
@@ -125,10 +125,10 @@ fn register(fd: &OwnedFd, umem: &Umem) -> io::Result<()> {
         tx_metadata_len: 0,
     };
     set(fd, libc::XDP_UMEM_REG, &registration)?;
-    for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING] {
+    for ring in [libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING] {
         set(fd, ring, &RING)?;
     }
-    Ok(())
+    set(fd, libc::XDP_UMEM_FILL_RING, &FILL_RING)
 }
 
 fn set<T>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {

@@ -15,17 +15,17 @@ fn a_lab_stays_until_it_is_taken_down() {
     assert!(world.succeeds(&["lab", "list"]).stdout.starts_with("there is no lab"));
     world.succeeds(&["lab", "up"]);
     world.succeeds(&["lab", "up", "bare", "--wire", "--mtu", "9000"]);
-    assert_eq!(namespaces(), ["bare-rx", "bare-tx", "usect-dut", "usect-rx", "usect-tx"]);
+    assert_eq!(namespaces(), ["bare-rx", "bare-tx", "lab-dut", "lab-rx", "lab-tx"]);
     let link = &links(&["-n", "bare-tx", "-j", "link", "show", "dev", "t0"])[0];
     assert_eq!((link["mtu"].as_u64(), link["operstate"].as_str()), (Some(9000), Some("UP")));
     let labs = listed(&world);
     let names: Vec<&str> = labs.iter().map(|l| l["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["bare", "usect"]);
+    assert_eq!(names, ["bare", "lab"]);
     assert!(labs.iter().all(|l| l["kept"] == true && l["alive"] == false), "{labs:?}");
     assert_eq!((&labs[0]["shape"], &labs[1]["shape"]), (&"wire".into(), &"dut".into()));
     assert!(world.refuses(&["lab", "up", "bare"]).contains("in use"));
     world.succeeds(&["lab", "down", "bare"]);
-    assert!(world.refuses(&["lab", "down", "bare"]).contains("there is no lab \"bare\"; choose usect"));
+    assert!(world.refuses(&["lab", "down", "bare"]).contains("there is no lab \"bare\"; choose lab"));
     world.succeeds(&["lab", "down"]);
     assert!(listed(&world).is_empty());
     world.assert_clean();
@@ -34,11 +34,11 @@ fn a_lab_stays_until_it_is_taken_down() {
 #[test]
 fn a_kept_lab_keeps_its_name_from_compare() {
     let Some(world) = World::new() else { return };
-    world.succeeds(&["lab", "up", "--wire"]);
+    world.succeeds(&["lab", "up", "usect", "--wire"]);
     let scenario = world.scenario("{ kind = \"wire\" }", "{ frame_size = 64, rate = 1000 }", &["xdp"]);
     let sentence = world.refuses(&["compare", &scenario]);
     assert!(sentence.contains("usect lab down usect"), "{sentence}");
-    world.succeeds(&["lab", "down"]);
+    world.succeeds(&["lab", "down", "usect"]);
 }
 
 /// Measures for 0.2 s at 10 kpps with `--json`, and returns the only document printed.

@@ -4,7 +4,7 @@ use crate::compare::assert_adds_up;
 use crate::world::{CLIENTS, Started, World, links, names, namespaces};
 use nix::sys::signal::Signal;
 use std::os::unix::process::ExitStatusExt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const WIRE: &str = "{ kind = \"wire\" }";
 const TRAFFIC: &str = "{ frame_size = 64, rate = \"10 kpps\" }";
@@ -96,7 +96,7 @@ fn one_run_at_a_time() {
         let sentence = world.usect(second).refused();
         assert!(sentence.starts_with(&format!("usect: process {} is measuring", first.pid())), "{sentence}");
     }
-    let sentence = world.usect(&["lab", "down"]).refused();
+    let sentence = world.usect(&["lab", "down", "usect"]).refused();
     assert!(sentence.contains(&format!("process {} made it", first.pid())), "{sentence}");
     assert!(world.usect(&["lab", "list"]).stdout.contains(&format!("in use by process {}", first.pid())));
     assert_eq!(before, (namespaces(), world.runs()));
@@ -174,5 +174,4 @@ fn an_impatient_user_is_obeyed() {
     for folder in world.runs().iter().map(|name| world.path("runs").join(name)) {
         assert!(names(&folder).iter().all(|n| !n.ends_with(".json")) || !world.newest_run().0.trials.is_empty());
     }
-    let _ = Duration::ZERO;
 }
