@@ -18,9 +18,8 @@ impl Lab {
     pub(crate) const RX_ADDRESS: &str = "198.18.0.2";
 
     pub(crate) fn up(usect: &Path) -> Result<Lab> {
-        let status =
-            Command::new(usect).args(["lab", "up", NAME, "--wire"]).stdout(std::process::Stdio::null()).status()?;
-        ensure!(status.success(), "`usect lab up {NAME} --wire` failed");
+        let status = Command::new(usect).args(["lab", "up", NAME]).stdout(std::process::Stdio::null()).status()?;
+        ensure!(status.success(), "`usect lab up {NAME}` failed");
         Ok(Lab { usect: usect.to_owned() })
     }
 }

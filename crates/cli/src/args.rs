@@ -157,14 +157,15 @@ const KEPT_LAB: &str = "lab";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
-    /// Make a lab that stays: NAME-tx (t0), NAME-dut (d0, d1), NAME-rx (r0).
+    /// Make a lab that stays: t0 in NAME-tx and r0 in NAME-rx, the ends of one veth pair.
     Up {
         /// Its name.
         #[arg(default_value = KEPT_LAB)]
         name: String,
-        /// Without a DUT: t0 and r0 are the ends of one veth pair.
+        /// With room for a DUT of yours between them: t0 to d0 and d1 to r0, d0 and d1 in NAME-dut; nothing
+        /// passes until you join the two.
         #[arg(long)]
-        wire: bool,
+        dut: bool,
         /// MTU of its interfaces.
         #[arg(long, default_value_t = 1500)]
         mtu: usize,

@@ -18,7 +18,7 @@ struct Listed {
 
 pub(crate) fn run(command: &Command) -> Result<ExitCode> {
     match command {
-        Command::Up { name, wire, mtu } => up(name, if *wire { Shape::Wire } else { Shape::Dut }, *mtu)?,
+        Command::Up { name, dut, mtu } => up(name, if *dut { Shape::Dut } else { Shape::Wire }, *mtu)?,
         Command::Down { name } => {
             usect_lab::down(name)?;
             println!("lab {name} is down");
@@ -39,6 +39,9 @@ fn up(name: &str, shape: Shape, mtu: usize) -> Result<()> {
         let netns = link.netns.as_deref().unwrap_or("-");
         let address = link.address.map_or("-".into(), |a| a.to_string());
         println!("  {}@{netns:<12} {address}", link.interface);
+    }
+    if shape == Shape::Dut {
+        println!("join d0 and d1 in {name}-dut first: with a bridge, a forwarder, whatever you measure");
     }
     println!("measure in it:  usect measure --tx xdp:t0@{name}-tx --rx xdp:r0@{name}-rx --quick");
     println!("look inside:    ip netns exec {name}-tx ip addr");

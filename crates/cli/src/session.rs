@@ -66,7 +66,7 @@ pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
         traffic: TrafficSpec { frame_size: args.size, rate: args.rate, mode },
         protocol: Protocol::default(),
         quick: Protocol::quick(),
-        dut: DutSpec::External,
+        dut: DutSpec::External {},
         cores: CoreSpec { sender: args.tx_core, receiver: args.rx_core, dut: None },
         clients: vec![client],
     };

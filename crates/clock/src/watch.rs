@@ -36,7 +36,7 @@ impl Watch {
     /// Forgets what came before: the measured part begins.
     pub fn restart(&mut self) {
         self.began = None;
-        self.log = SpanLog::default();
+        self.log.clear();
     }
 
     /// What was seen, on `CLOCK_MONOTONIC`.

@@ -108,11 +108,11 @@ impl Protocol {
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DutSpec {
     /// Nothing: the two interfaces are the ends of one veth pair.
-    Wire,
+    Wire {},
     /// A forwarder in the kernel, by XDP redirect between two interfaces.
-    XdpForwarder,
+    XdpForwarder {},
     /// The Linux bridge.
-    Bridge,
+    Bridge {},
     /// A forwarder in user space that moves frames between two ports, one stream per direction.
     Forwarder {
         /// Engine of its two ports.
@@ -123,7 +123,7 @@ pub enum DutSpec {
         faults: Faults,
     },
     /// Whatever connects the ports that each client names; usect sets nothing up.
-    External,
+    External {},
 }
 
 fn default_forwarder_engine() -> Engine {
@@ -134,11 +134,11 @@ impl DutSpec {
     /// Its `kind` in a scenario.
     pub fn name(&self) -> &'static str {
         match self {
-            DutSpec::Wire => "wire",
-            DutSpec::XdpForwarder => "xdp-forwarder",
-            DutSpec::Bridge => "bridge",
+            DutSpec::Wire {} => "wire",
+            DutSpec::XdpForwarder {} => "xdp-forwarder",
+            DutSpec::Bridge {} => "bridge",
             DutSpec::Forwarder { .. } => "forwarder",
-            DutSpec::External => "external",
+            DutSpec::External {} => "external",
         }
     }
 
@@ -283,11 +283,13 @@ impl ClientSpec {
             return Err(format!("client `{name}`: the kernel engine sends by the clock and can't ping-pong"));
         }
         match (&self.tx, &self.rx, dut) {
-            (Some(tx), Some(rx), DutSpec::External) if tx.engine == self.engine && rx.engine == self.engine => Ok(()),
-            (Some(_), Some(_), DutSpec::External) => {
+            (Some(tx), Some(rx), DutSpec::External {}) if tx.engine == self.engine && rx.engine == self.engine => {
+                Ok(())
+            }
+            (Some(_), Some(_), DutSpec::External {}) => {
                 Err(format!("client `{name}`: tx and rx must be ports of its engine, {}", self.engine))
             }
-            (_, _, DutSpec::External) => {
+            (_, _, DutSpec::External {}) => {
                 Err(format!("client `{name}`: with an external dut, name its tx and rx ports"))
             }
             (None, None, _) => Ok(()),
@@ -364,6 +366,8 @@ wait = "block"
             ("frame_size = 64", "frame_size = 12", 4, "64 to 9018"),
             ("frame_size", "framesize", 4, "unknown field `framesize`"),
             ("kind = \"forwarder\"", "kind = \"router\"", 7, "unknown variant `router`"),
+            ("faults =", "colour =", 6, "unknown field `colour`"),
+            ("kind = \"forwarder\"", "kind = \"bridge\"", 6, "unknown field `faults`"),
             ("engine = \"udp\"", "engine = \"warp\"", 11, "unknown variant `warp`"),
             ("title = \"t\"", "title = ", 2, ""),
             ("engine = \"udp\"", "engine = \"xdp\"", 9, "only the udp engine"),

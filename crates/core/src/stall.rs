@@ -39,7 +39,10 @@ pub struct SpanLog {
 
 impl Default for SpanLog {
     fn default() -> SpanLog {
-        SpanLog { spans: Vec::with_capacity(KEPT), dropped: 0 }
+        // Written once, so that no page is missing when it is used.
+        let mut spans = vec![Span { from: 1, to: 1 }; KEPT];
+        spans.clear();
+        SpanLog { spans, dropped: 0 }
     }
 }
 
@@ -57,6 +60,12 @@ impl SpanLog {
         } else {
             self.dropped += 1;
         }
+    }
+
+    /// Forgets everything, and keeps its memory.
+    pub fn clear(&mut self) {
+        self.spans.clear();
+        self.dropped = 0;
     }
 
     /// What was kept, in order of recording.
@@ -104,7 +113,8 @@ pub fn touched(slow: &[Span], stalls: &[Span]) -> Histogram {
 /// One spinning thread's stalls, in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Debug)]
 pub struct Watched {
-    /// The thread: `sender`, `receiver`, `forwarder`, `platform`.
+    /// The thread: `sender`, `receiver`, `sender and receiver`, `generator`, `forwarder`, `reflector`,
+    /// `platform`.
     pub thread: String,
     /// The core it was pinned to, if it was.
     pub core: Option<usize>,
@@ -121,10 +131,12 @@ impl Watched {
     }
 }
 
-/// What one spinning thread saw of the platform during the measured part of a trial.
+/// What one spinning thread saw of the platform: a client's during the measured part of a trial, a DUT's or
+/// reflector's since it was started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CoreStalls {
-    /// The thread: `sender`, `receiver`, `forwarder`, `platform`.
+    /// The thread: `sender`, `receiver`, `sender and receiver`, `generator`, `forwarder`, `reflector`,
+    /// `platform`.
     pub thread: String,
     /// The core it was pinned to, if it was.
     pub core: Option<usize>,

@@ -187,9 +187,9 @@ impl Tracker {
         self.counts.received
     }
 
-    /// Everything that arrived so far.
-    pub fn arrivals(&self) -> u64 {
-        self.counts.arrivals
+    /// One past the highest sequence number that arrived.
+    pub fn next(&self) -> u64 {
+        self.next
     }
 
     /// The final counts, once the sender's totals are known.

@@ -105,6 +105,6 @@ mod tests {
         assert_eq!(receive(&mut outside_a.rx, 8), [0, 1, 2, 3, 4, 5, 6, 7]);
         let report = Box::new(forwarder).stop().unwrap();
         assert!(report.done.contains(&("dropped".into(), 2)) && report.done.contains(&("forwarded".into(), 8)));
-        assert_eq!(report.watched.len(), 1);
+        assert_eq!(report.watches.len(), 1);
     }
 }

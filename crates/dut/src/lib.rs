@@ -13,7 +13,7 @@ pub use forwarder::Forwarder;
 pub use redirect::Redirect;
 pub use reflector::Reflector;
 
-use usect_core::stall::Watched;
+use usect_clock::watch::Watch;
 
 /// A running device under test. Dropping it stops it.
 pub trait Dut {
@@ -31,8 +31,19 @@ pub trait Dut {
 pub struct Report {
     /// Name and number: frames forwarded, faults imposed.
     pub done: Vec<(String, u64)>,
-    /// The stalls of its spinning threads.
-    pub watched: Vec<Watched>,
+    /// What its spinning threads saw of the platform since they were started.
+    pub watches: Vec<ThreadWatch>,
+}
+
+/// A spinning thread's watch, still on the counter.
+#[derive(Debug)]
+pub struct ThreadWatch {
+    /// The thread: `forwarder`, `reflector`.
+    pub thread: &'static str,
+    /// The core it was pinned to, if it was.
+    pub core: Option<usize>,
+    /// What it saw.
+    pub watch: Watch,
 }
 
 /// Why a DUT could not be started or failed. Each is one sentence.

@@ -1,13 +1,12 @@
 //! A thread that turns a piece of work round and round on its core until it is told to stop.
 
-use crate::{DutError, Report};
+use crate::{DutError, Report, ThreadWatch};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use usect_clock::Clock;
 use usect_clock::watch::Watch;
-use usect_core::stall::Watched;
 
 /// What a DUT's thread does.
 pub(crate) trait Work: Send + 'static {
@@ -54,17 +53,21 @@ impl Drop for Spinning {
     }
 }
 
-fn spin(what: &str, clock: &Clock, core: Option<usize>, mut work: impl Work, stop: &AtomicBool) -> io::Result<Report> {
+fn spin(
+    what: &'static str,
+    clock: &Clock,
+    core: Option<usize>,
+    mut work: impl Work,
+    stop: &AtomicBool,
+) -> io::Result<Report> {
     core.map_or(Ok(()), usect_port::pin)?;
-    let mut bridge = clock.bridge();
     let mut watch = Watch::new(clock);
     let mut handled = 0;
     while !stop.load(Relaxed) {
         watch.turn(clock.now(), handled);
         handled = work.turn()?;
     }
-    bridge.add(usect_clock::correlate());
     let spins = !work.blocks();
-    let watched: Vec<Watched> = spins.then(|| watch.finish(what, core, &bridge)).into_iter().collect();
-    Ok(Report { done: work.finish()?, watched })
+    let watches = spins.then_some(ThreadWatch { thread: what, core, watch }).into_iter().collect();
+    Ok(Report { done: work.finish()?, watches })
 }

@@ -82,13 +82,9 @@ impl Journal {
         Ok(records(&self.state)?.into_iter().find(|record| record.name == *name))
     }
 
-    /// Removes what is in the journal's directory without being a lab's file, such as a half-written
-    /// draft, and returns it.
-    pub(crate) fn sweep(&self) -> Result<Vec<PathBuf>, LabError> {
-        let strays: Vec<PathBuf> =
-            files(&self.state)?.into_iter().filter(|p| lab_of(p).is_none() && p.is_file()).collect();
-        strays.iter().try_for_each(|path| remove(path.clone()))?;
-        Ok(strays)
+    /// Removes half-written drafts, and nothing else: other files are not ours.
+    pub(crate) fn sweep(&self) -> Result<(), LabError> {
+        files(&self.state)?.into_iter().filter(|path| lab_of(path, ".draft").is_some()).try_for_each(remove)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -111,15 +107,15 @@ pub(crate) fn records(state: &State) -> Result<Vec<Record>, LabError> {
 }
 
 fn record(path: PathBuf) -> Option<Record> {
-    let name = lab_of(&path)?;
+    let name = lab_of(&path, ".json")?;
     let text = fs::read(&path).ok()?;
     let entry = serde_json::from_slice::<Entry>(&text).ok().filter(|entry| entry.name == name.as_str());
     Some(Record { name, entry })
 }
 
 /// The lab that a file is about, by its name.
-fn lab_of(path: &std::path::Path) -> Option<LabName> {
-    LabName::parse(path.file_name()?.to_str()?.strip_suffix(".json")?).ok()
+fn lab_of(path: &std::path::Path, suffix: &str) -> Option<LabName> {
+    LabName::parse(path.file_name()?.to_str()?.strip_suffix(suffix)?).ok()
 }
 
 fn files(state: &State) -> Result<Vec<PathBuf>, LabError> {
@@ -165,7 +161,9 @@ mod tests {
         journal.write(&entry("a")).unwrap();
         fs::write(journal.path("b").with_extension("draft"), "{").unwrap();
         fs::write(journal.state.labs().join("not a lab.json"), "{").unwrap();
-        assert_eq!(journal.sweep().unwrap().len(), 2);
+        journal.sweep().unwrap();
+        assert!(!journal.path("b").with_extension("draft").exists());
+        assert!(journal.state.labs().join("not a lab.json").exists(), "it is not ours");
         assert_eq!(records(&journal.state).unwrap().len(), 1);
     }
 

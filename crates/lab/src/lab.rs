@@ -195,8 +195,8 @@ impl State {
             require("removing what a killed run left")?;
         }
         let journal = Journal::open(self)?;
-        let strays = journal.sweep()?.into_iter().map(|path| format!("removed {}, which is no lab's", path.display()));
-        let mut said: Vec<String> = strays.collect();
+        journal.sweep()?;
+        let mut said = Vec::new();
         for record in records(self)?.into_iter().filter(Record::stale) {
             said.push(farewell(&record));
             clear(&journal, &record.name, record.shape())?;

@@ -32,7 +32,7 @@ impl State {
 
     /// Where the labs' journal files are.
     pub(crate) fn labs(&self) -> PathBuf {
-        self.directory.join("labs")
+        self.directory.join("usect-labs")
     }
 
     /// A file of the directory, which is made if it isn't there.

@@ -124,8 +124,8 @@ pub(crate) struct Live {
     pub(crate) latency: Recorder,
     pub(crate) sent: AtomicU64,
     pub(crate) received: AtomicU64,
-    /// Everything that arrived, warm-up included: what ping-pong waits for.
-    pub(crate) arrivals: AtomicU64,
+    /// One past the highest frame number that arrived: what ping-pong waits for.
+    pub(crate) arrived: AtomicU64,
     pub(crate) last_departure: AtomicU64,
     pub(crate) sending_done: AtomicBool,
     /// Nobody receives any more, so nothing more need be sent.

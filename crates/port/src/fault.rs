@@ -78,7 +78,8 @@ impl<T: Transmit> Faulty<T> {
             }
             Fate::Corrupt => {
                 self.done.corrupted += 1;
-                // In the payload, where no header check of the way would drop the frame.
+                // In the payload, where only a UDP checksum tells: a frame that a socket sent has one, so the
+                // receiving stack drops it, and a socket client counts it as lost.
                 *self.scratch.last_mut().expect("frames are not empty") ^= 0x10;
                 put(&mut self.inner, &self.scratch)
             }

@@ -128,7 +128,7 @@ impl<'a, T: Transmit> Departures<'a, T> {
         if self.plan.traffic.mode != Mode::PingPong {
             return Some(Tsc(self.start.0 + self.clock.rate().ticks(offset)));
         }
-        let back = self.live.arrivals.load(Relaxed) >= self.index;
+        let back = self.live.arrived.load(Relaxed) >= self.index;
         Some(if back { now } else { Tsc(self.last.0 + self.clock.rate().ticks(GIVEN_UP_NS)) })
     }
 
@@ -254,9 +254,10 @@ impl<'a, R: Receive> Arrivals<'a, R> {
 }
 
 impl Seen {
-    /// Puts one arrival into its class and, if it is to be measured, into the distributions.
+    /// Puts one arrival into its class and, if it is to be measured, into the distributions. `stall_end` is
+    /// when a stall of this thread ended that came directly before, or 0.
     #[inline]
-    fn classify(&mut self, clock: &Clock, plan: &Plan, live: &Live, frame: &[u8], at: Tsc, stalled: bool) {
+    fn classify(&mut self, clock: &Clock, plan: &Plan, live: &Live, frame: &[u8], at: Tsc, stall_end: Tsc) {
         let payload = match plan.payload(frame) {
             Some(payload) => payload,
             None => return self.tracker.foreign(),
@@ -273,7 +274,7 @@ impl Seen {
         self.tracker.stamped();
         live.latency.record(ns);
         self.scheduled.record(ns + departure.lateness_ns);
-        if stalled {
+        if departure.at < stall_end.0 {
             self.touched.record(ns);
         } else if ns >= THRESHOLD_NS {
             self.slow.push(Span { from: departure.at, to: at.0 });
@@ -286,14 +287,16 @@ impl<R: Receive> Half for Arrivals<'_, R> {
     fn turn(&mut self, now: Tsc, stalled: bool) -> Result<Turn, ClientError> {
         let Arrivals { clock, port, plan, live, seen, last_arrival } = self;
         let before = seen.tracker.received();
+        // What left before a stall ended and is found now was touched by it.
+        let stall_end = if stalled { now } else { Tsc(0) };
         let handled = port.recv(|frame, at| {
             *last_arrival = at;
-            seen.classify(clock, plan, live, frame, at, stalled);
+            seen.classify(clock, plan, live, frame, at, stall_end);
         });
         let handled = handled.map_err(ClientError::receiving)?;
         let received = seen.tracker.received();
         live.received.store(received, Relaxed);
-        live.arrivals.store(seen.tracker.arrivals(), Relaxed);
+        live.arrived.store(seen.tracker.next(), Relaxed);
         let begins = before == 0 && received > 0;
         Ok(Turn { handled, done: handled == 0 && self.over(now), begins })
     }

@@ -57,6 +57,9 @@ pub enum RigError {
         /// What went wrong.
         source: usect_port::client::ClientError,
     },
+    /// The counts of the truth do not add up.
+    #[error("truth: {0}")]
+    Unbalanced(#[from] usect_core::tracker::Unbalanced),
     /// What was asked for can't be done.
     #[error("{0}")]
     Asked(String),

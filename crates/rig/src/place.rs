@@ -21,7 +21,7 @@ pub struct Placement {
 pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String> {
     check_named(&scenario.cores, online)?;
     let polls = scenario.clients.iter().any(|c| c.wait == Wait::Poll);
-    let reflects = scenario.traffic.mode.returns() && scenario.dut != DutSpec::External && polls;
+    let reflects = scenario.traffic.mode.returns() && scenario.dut != DutSpec::External {} && polls;
     let spinning = usize::from(scenario.dut.spins()) + usize::from(reflects);
     if spinning == 2 && online.len() < 3 {
         return Err(

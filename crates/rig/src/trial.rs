@@ -26,25 +26,26 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     let known_delay_ns = dut.as_ref().filter(|_| !trial.traffic.mode.returns()).and_then(|d| d.known_delay_ns());
     let tap = attach_tap(rig, trial, &ends)?;
     let opened = client::open(rig, trial, &ends)?;
-    let (outcome, series, reflected) = measure(rig, trial, &ends, opened, tap.as_ref(), progress)?;
+    let Measured { outcome, series, reflected, bridge } = measure(rig, trial, &ends, opened, tap.as_ref(), progress)?;
     let report = dut.map_or(Ok(Report::default()), |d| d.stop())?;
     let mut watched = outcome.watched;
-    watched.extend(report.watched);
-    watched.extend(reflected.watched);
+    let others = report.watches.into_iter().chain(reflected.watches);
+    watched.extend(others.map(|w| w.watch.finish(w.thread, w.core, &bridge)));
     let mut client = outcome.measurement;
     attribute(&mut client, &outcome.slow, &watched);
     client.series = series.0;
     let truth = tap.map(|tap| {
         let (mut truth, slow) = tap.finish();
+        truth.counts.balance()?;
         attribute(&mut truth, &slow, &watched);
         truth.series = series.1;
-        truth
+        Ok::<_, RigError>(truth)
     });
     Ok(TrialResult {
         trial: trial.clone(),
         started,
         client,
-        truth,
+        truth: truth.transpose()?,
         known_delay_ns,
         dut: report.done,
         partial: rig.stop.load(Relaxed).then(|| "interrupted".to_owned()),
@@ -55,7 +56,7 @@ fn start_dut(rig: &Rig) -> Result<Option<Box<dyn Dut>>, RigError> {
     let Some(lab) = rig.path.lab() else { return Ok(None) };
     let Some((left, right)) = lab.dut() else { return Ok(Some(Box::new(Wire))) };
     Ok(Some(match &rig.path.dut {
-        DutSpec::Bridge => Box::new(Bridge::start(left, right)?),
+        DutSpec::Bridge {} => Box::new(Bridge::start(left, right)?),
         DutSpec::Forwarder { engine: Engine::Xdp, faults } => {
             let port = |link: &Link| open_xdp(&end_at(link), Take::All);
             Box::new(Forwarder::start(rig.clock, rig.placement.dut, port(left)?, port(right)?, *faults))
@@ -92,7 +93,14 @@ fn attach_tap(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Option<Tap>, RigE
     Ok(Some(within(cuts.near.0.netns.as_deref(), || Tap::attach(&what))??))
 }
 
-type Series = (Vec<usect_core::series::Point>, Vec<usect_core::series::Point>);
+/// What a trial brought home.
+struct Measured {
+    outcome: Outcome,
+    series: (Vec<usect_core::series::Point>, Vec<usect_core::series::Point>),
+    /// What the reflector of a round trip did.
+    reflected: Report,
+    bridge: usect_core::instant::Bridge,
+}
 
 /// Runs the client inside the sender's namespace, and watches it from here.
 fn measure(
@@ -102,7 +110,7 @@ fn measure(
     opened: Opened,
     tap: Option<&Tap>,
     progress: &mut dyn FnMut(&Progress),
-) -> Result<(Outcome, Series, Report), RigError> {
+) -> Result<Measured, RigError> {
     let Opened { mut client, reflector } = opened;
     let (probe, truth) = (client.probe(), tap.map(Tap::probe));
     let control = Control { stop: rig.stop.clone(), bridge: Mutex::new(rig.clock.bridge()) };
@@ -119,7 +127,7 @@ fn measure(
     });
     let outcome = outcome?.map_err(|source| RigError::Client { client: trial.client.name.clone(), source })?;
     let reflected = reflector.map_or(Ok(Report::default()), |r| r.stop())?;
-    Ok((outcome, series, reflected))
+    Ok(Measured { outcome, series, reflected, bridge: control.bridge() })
 }
 
 /// Tells the watcher that the client is done, also when it panicked.
@@ -136,6 +144,8 @@ impl Drop for Ending<'_> {
 fn attribute(measurement: &mut Measurement, slow: &SpanLog, watched: &[Watched]) {
     let stalls: Vec<Span> = watched.iter().flat_map(|w| w.log.spans()).copied().collect();
     measurement.touched.add(&stall::touched(slow.spans(), &stalls));
-    measurement.unattributed = slow.dropped() + watched.iter().map(|w| w.log.dropped()).sum::<u64>();
+    let lost_stalls: u64 = watched.iter().map(|w| w.log.dropped()).sum();
+    // Where nobody watched, nothing is known to be touched or not.
+    measurement.unattributed = if watched.is_empty() { 0 } else { slow.dropped() + lost_stalls };
     measurement.stalls = watched.iter().map(Watched::summary).collect();
 }

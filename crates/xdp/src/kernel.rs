@@ -9,6 +9,9 @@ use crate::stamps::{SharedSpan, Stamps, loaded, network_order, spans};
 use crate::sys;
 use libbpf_rs::MapCore;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
+use nix::sys::signal::Signal;
+use signal_hook::consts::SIGUSR1;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,7 +28,7 @@ use usect_core::trial::Traffic;
 use usect_port::client::{Client, ClientError, Control, Outcome, Probe, pace};
 use usect_port::pin;
 
-const STALLS: usize = 16384;
+const STALLS: usize = 65536;
 /// Longest gap between departures that the program waits out by itself; see `PATIENCE` in kernel.bpf.c.
 const LONGEST_SPIN_NS: u64 = 1_000_000;
 /// How long before a departure the program is entered when user space slept through the gap.
@@ -213,6 +216,8 @@ impl KernelClient {
         while state.index.load(Relaxed) < frames && state.stop.load(Relaxed) == 0 {
             if slow {
                 self.sleep_towards_due();
+                // The program was away because we slept, not because of a stall.
+                state.last.store(0, Relaxed);
             }
             let left = frames - state.index.load(Relaxed);
             let repeat = if slow { 1 } else { left.min(i32::MAX as u64) as u32 };
@@ -251,7 +256,7 @@ impl KernelClient {
     }
 
     /// Looks after the generator from another core: passes on a stop, and gives up a hopeless rate.
-    fn supervise(&self, done: &AtomicBool) -> Option<ClientError> {
+    fn supervise(&self, done: &AtomicBool, generator: Pthread) -> Option<ClientError> {
         let state = &self.loaded.state;
         while !done.load(Relaxed) {
             std::thread::sleep(Duration::from_millis(20));
@@ -263,6 +268,8 @@ impl KernelClient {
             let hopeless = !stopped && behind > HOPELESS_NS.max(offset / 50) && !done.load(Relaxed);
             if hopeless || stopped {
                 state.stop.store(1, Relaxed);
+                // Ends the system call, which would otherwise drop its remaining repetitions one by one.
+                let _ = pthread_kill(generator, Signal::SIGUSR1);
             }
             if hopeless && index < self.traffic.warmup_frames + self.traffic.frames {
                 let reached = index as f64 * 1e9 / (offset + behind) as f64;
@@ -290,7 +297,10 @@ impl KernelClient {
         let watched = Watched {
             thread: "generator".into(),
             core: Some(self.core),
-            observed_ns: get(&state.last).saturating_sub(get(&state.began)),
+            observed_ns: match get(&state.began) {
+                0 => 0,
+                began => get(&state.last).saturating_sub(began),
+            },
             log: spans(&state.stalls, get(&state.stall_count)),
         };
         Ok(Outcome { measurement, slow: state.stamps.slow(), watched: vec![watched] })
@@ -300,7 +310,7 @@ impl KernelClient {
 fn generator_failed(error: io::Error) -> ClientError {
     let why = match error.raw_os_error() {
         Some(libc::EINVAL | libc::EOPNOTSUPP) => {
-            "generating frames in the kernel; it needs kernel 5.18 or newer and an interface that can send XDP frames"
+            "generating frames in the kernel, which needs kernel 5.18 and an interface that sends XDP frames,"
         }
         _ => "generating frames in the kernel",
     };
@@ -313,10 +323,12 @@ impl Client for KernelClient {
     }
 
     fn run(&mut self, _traffic: &Traffic, _control: &Control) -> Result<Outcome, ClientError> {
-        let done = AtomicBool::new(false);
-        let this = &*self;
+        // Without a handler the signal would end the process; what the handler does doesn't matter.
+        signal_hook::flag::register(SIGUSR1, Arc::default()).map_err(|e| ClientError::io("preparing to stop", e))?;
+        let (done, this) = (&AtomicBool::new(false), &*self);
         let (generated, hopeless) = std::thread::scope(|scope| {
-            let supervisor = scope.spawn(|| this.supervise(&done));
+            let generator = pthread_self();
+            let supervisor = scope.spawn(move || this.supervise(done, generator));
             // After the supervisor was started, which would inherit the core.
             let pinned =
                 pin(this.core).map_err(|e| ClientError::io(format!("pinning the generator to core {}", this.core), e));
@@ -329,6 +341,8 @@ impl Client for KernelClient {
             return Err(hopeless);
         }
         self.await_residual_frames();
+        // Nothing may arrive while the counts are read.
+        self.links.clear();
         self.outcome()
     }
 }

@@ -1,6 +1,7 @@
 //! eBPF programs and their loaders: AF_XDP ports, the in-kernel client, the passive taps.
 //!
-//! Programs in C are in `bpf/`. Unsafe code is in `mapped`, `ring`, `socket` and `sys` only.
+//! Programs in C are in `bpf/`. Unsafe code is in `mapped`, `ring`, `socket` and `sys`; `afxdp` takes
+//! umem chunks that it owns, `kernel` and `tap` vouch for the layout of their state.
 
 pub mod afxdp;
 mod bucket_twin;

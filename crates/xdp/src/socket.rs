@@ -10,6 +10,10 @@ use std::sync::Arc;
 pub(crate) const CHUNK: usize = 4096;
 /// Entries of each ring.
 pub(crate) const RING: u32 = 2048;
+/// Entries of the fill ring: twice the chunks that go round in it. In copy mode the kernel hands over a frame
+/// before it gives back the fill ring's entry, and it gives back at the latest when it has used up all that
+/// it saw there (xskq_cons_peek_addr_unchecked), so up to a ring of entries may be used and still taken.
+pub(crate) const FILL_RING: u32 = 2 * RING;
 /// Chunks for sending, and as many for receiving.
 pub(crate) const CHUNKS: usize = RING as usize;
 

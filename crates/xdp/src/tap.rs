@@ -84,7 +84,7 @@ impl Probe for Mapped<State> {
 
 /// Attached taps; detached when dropped.
 pub struct Tap {
-    _links: [OwnedFd; 4],
+    links: [OwnedFd; 4],
     state: Arc<Mapped<State>>,
     measure_from: u64,
 }
@@ -101,9 +101,9 @@ impl Tap {
             Err(e) => Err(XdpError::os(format!("attaching the tap to interface {ifindex}"), &e)),
         };
         let Wiretap { near, far, .. } = what;
-        let _links = [attach(near.left)?, attach(near.right)?, attach(far.left)?, attach(far.right)?];
+        let links = [attach(near.left)?, attach(near.right)?, attach(far.left)?, attach(far.right)?];
         let state = Arc::new(Mapped::new(skel.maps.bss.as_fd(), skel.maps.bss.value_size() as usize)?);
-        Ok(Tap { _links, state, measure_from: what.measure_from })
+        Ok(Tap { links, state, measure_from: what.measure_from })
     }
 
     /// A window on what it sees.
@@ -113,6 +113,8 @@ impl Tap {
 
     /// What it saw, and the slow samples among it on `CLOCK_MONOTONIC`.
     pub fn finish(self) -> (Measurement, SpanLog) {
+        // Nothing may arrive while the counts are read.
+        drop(self.links);
         let stamps = &self.state.stamps;
         let measurement = Measurement {
             counts: stamps.counts(self.measure_from),

@@ -120,3 +120,16 @@ fn the_warm_up_is_counted_apart_and_runs_are_pooled() {
     }
     assert_eq!(run.clients[1].measured.counts.warmup_arrivals, 4_000);
 }
+
+/// Where the answer to a ping is lost, the next ping leaves all the same.
+#[test]
+fn a_lost_ping_is_not_waited_for_for_ever() {
+    let Some(world) = World::new() else { return };
+    let dut = "{ kind = \"forwarder\", faults = { drop_every = 100 } }";
+    let traffic = "{ frame_size = 64, rate = \"1 kpps\", mode = \"ping-pong\" }";
+    let (run, _) = world.compare(&world.scenario(dut, traffic, &["udp-blocking"]), &["--duration", "0.3"]);
+    let counts = &run.trials[0].measured.counts;
+    assert_adds_up(counts, "udp-blocking");
+    assert_eq!((counts.sent, counts.lost), (300, 3), "{counts:?}");
+    world.assert_clean();
+}

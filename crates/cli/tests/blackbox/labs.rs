@@ -13,8 +13,8 @@ fn listed(world: &World) -> Vec<Value> {
 fn a_lab_stays_until_it_is_taken_down() {
     let Some(world) = World::new() else { return };
     assert!(world.succeeds(&["lab", "list"]).stdout.starts_with("there is no lab"));
-    world.succeeds(&["lab", "up"]);
-    world.succeeds(&["lab", "up", "bare", "--wire", "--mtu", "9000"]);
+    world.succeeds(&["lab", "up", "--dut"]);
+    world.succeeds(&["lab", "up", "bare", "--mtu", "9000"]);
     assert_eq!(namespaces(), ["bare-rx", "bare-tx", "lab-dut", "lab-rx", "lab-tx"]);
     let link = &links(&["-n", "bare-tx", "-j", "link", "show", "dev", "t0"])[0];
     assert_eq!((link["mtu"].as_u64(), link["operstate"].as_str()), (Some(9000), Some("UP")));
@@ -34,7 +34,7 @@ fn a_lab_stays_until_it_is_taken_down() {
 #[test]
 fn a_kept_lab_keeps_its_name_from_compare() {
     let Some(world) = World::new() else { return };
-    world.succeeds(&["lab", "up", "usect", "--wire"]);
+    world.succeeds(&["lab", "up", "usect"]);
     let scenario = world.scenario("{ kind = \"wire\" }", "{ frame_size = 64, rate = 1000 }", &["xdp"]);
     let sentence = world.refuses(&["compare", &scenario]);
     assert!(sentence.contains("usect lab down usect"), "{sentence}");
@@ -51,7 +51,7 @@ fn measured(world: &World, tx: &str, rx: &str, more: &[&str]) -> Run {
 #[test]
 fn every_engine_measures_in_a_lab_one_way_and_there_and_back() {
     let Some(world) = World::new() else { return };
-    world.succeeds(&["lab", "up", "m", "--wire"]);
+    world.succeeds(&["lab", "up", "m"]);
     let udp = ("udp:198.18.0.1:9000@m-tx", "udp:198.18.0.2:9001@m-rx");
     let cases: [((&str, &str), &[&str]); 4] = [
         (udp, &[]),
@@ -60,7 +60,12 @@ fn every_engine_measures_in_a_lab_one_way_and_there_and_back() {
         (("kernel:t0@m-tx", "kernel:r0@m-rx"), &["--size", "1518"]),
     ];
     for ((tx, rx), more) in cases {
-        for mode in [&[][..], &["--round-trip"]] {
+        for mode in [&[][..], &["--round-trip"], &["--ping-pong"]] {
+            if tx.starts_with("kernel") && mode == ["--ping-pong"] {
+                let sentence = world.refuses(&["measure", "--tx", tx, "--rx", rx, "--ping-pong"]);
+                assert!(sentence.contains("can't ping-pong"), "{sentence}");
+                continue;
+            }
             let run = measured(&world, tx, rx, &[more, mode].concat());
             let counts = &run.clients[0].measured.counts;
             let who = format!("{tx} {more:?} {mode:?}");

@@ -22,7 +22,7 @@ fn refuses(world: &World, args: &[&str], parts: &[&str]) {
 #[test]
 fn ports_that_are_none() {
     let Some(world) = World::new() else { return };
-    world.succeeds(&["lab", "up", "p", "--wire"]);
+    world.succeeds(&["lab", "up", "p"]);
     let good = ("xdp:t0@p-tx", "xdp:r0@p-rx");
     for (tx, rx, parts) in [
         ("warp:t0@p-tx", good.1, &["no engine `warp`", "udp, xdp, kernel"][..]),
@@ -46,7 +46,7 @@ fn ports_that_are_none() {
 #[test]
 fn interfaces_that_do_not_fit() {
     let Some(world) = World::new() else { return };
-    world.succeeds(&["lab", "up", "p", "--wire"]);
+    world.succeeds(&["lab", "up", "p"]);
     for engine in ["udp", "xdp", "kernel"] {
         let [tx, rx] = match engine {
             "udp" => ["udp:198.18.0.1:9000@p-tx".to_owned(), "udp:198.18.0.2:9001@p-rx".to_owned()],
@@ -100,6 +100,7 @@ fn scenarios_that_are_none() {
         ("frame_size", "framesize", &["bad.toml: line 2, column 13: ", "unknown field `framesize`"]),
         ("\"10 kpps\"", "\"fast\"", &["bad.toml: line 2, column 37: ", "fast", "is not a rate"]),
         ("\"wire\"", "\"rope\"", &["bad.toml: line 3, column ", "`rope`", "xdp-forwarder"]),
+        ("\"wire\" }", "\"wire\", colour = 1 }", &["bad.toml: line 3, column ", "unknown field `colour`"]),
         ("engine = \"xdp\"", "engine = \"warp\"", &["bad.toml: line 13, column 10: ", "`warp`"]),
         ("name = \"xdp\"", "name = \"kernel\"", &["bad.toml: line ", "two clients are named `kernel`"]),
         ("name = \"xdp\"", "name = \"../x\"", &["bad.toml: line ", "can't name a client"]),
@@ -119,32 +120,16 @@ fn scenarios_that_are_none() {
     world.assert_clean();
 }
 
-/// The in-kernel client reaches a rate that a socket doesn't; its result is kept, and marked.
 #[test]
-fn a_rate_beyond_reach_keeps_what_was_measured_before() {
+fn a_rate_beyond_reach() {
     let Some(world) = World::new() else { return };
-    let text = fs::read_to_string(world.scenario(WIRE, "{ frame_size = 64, rate = \"10 kpps\" }", &["kernel"])).unwrap();
-    let blocking = world.scenario(WIRE, "{ frame_size = 64, rate = \"5 Mpps\" }", &["udp-blocking"]);
-    let args = ["--warmup", "0", "--runs", "1", "--duration", "1"];
-    let alone = world.refuses(&[&["compare", &blocking], &args[..]].concat());
-    let figures = |sentence: &str| -> Vec<u64> {
-        let words = sentence.split_whitespace().map(|w| w.trim_end_matches(|c: char| !c.is_ascii_digit()));
-        words.filter_map(|w| w.parse().ok()).collect()
-    };
-    assert!(alone.contains("client `udp-blocking`: the rate can't be reached"), "{alone}");
-    assert!(figures(&alone).first() == Some(&5_000_000) && figures(&alone)[1] < 5_000_000, "{alone}");
+    let scenario = world.scenario(WIRE, "{ frame_size = 64, rate = \"5 Mpps\" }", &["udp-blocking"]);
+    let args = ["compare", &scenario, "--warmup", "0", "--runs", "1", "--duration", "1"];
+    let sentence = world.refuses(&args);
+    assert!(sentence.contains("client `udp-blocking`: the rate can't be reached"), "{sentence}");
+    let figures: Vec<u64> = sentence.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert!(figures[0] == 5_000_000 && (1..5_000_000).contains(&figures[1]), "{sentence}");
     assert!(world.runs().is_empty(), "nothing was measured, so nothing is kept");
-
-    let both = text.replace("10 kpps", "1.5 Mpps") + "[[client]]\nname = \"socket\"\nengine = \"udp\"\nwait = \"block\"\n";
-    let both = world.file("both.toml", &both);
-    let refused = world.usect(&[&["compare", &both], &args[..]].concat());
-    assert_eq!(refused.code, Some(2), "{refused:?}");
-    let sentences: Vec<&str> = refused.stderr.lines().filter(|l| l.starts_with("usect: ")).collect();
-    assert!(sentences.len() == 1 && sentences[0].contains("client `socket`: the rate can't be reached"), "{refused:?}");
-    let (run, folder) = world.newest_run();
-    assert!(sentences[0].contains(folder.file_name().unwrap().to_str().unwrap()), "{refused:?}");
-    assert!(run.header.partial.as_ref().is_some_and(|why| why.contains("can't be reached")), "{:?}", run.header.partial);
-    assert_eq!((run.clients.len(), run.clients[0].measured.counts.sent), (1, 1_500_000));
     world.assert_clean();
 }
 
@@ -167,7 +152,7 @@ fn a_full_disk() {
     fs::create_dir(&disk).unwrap();
     let args = ["compare", &scenario, "--out", "disk", "--warmup", "0", "--duration", "0.1", "--runs", "1"];
     let mut kept = 0;
-    for size in ["8k", "64k", "512k", "2m"] {
+    for size in ["8k", "64k", "512k"] {
         mount_tmpfs(&disk, size);
         let refused = world.usect(&args);
         assert_eq!(refused.code, Some(2), "{size}: {refused:?}");

@@ -1,10 +1,10 @@
 //! Runs that are ended from outside: asked to by a signal, or killed.
 
 use crate::compare::assert_adds_up;
-use crate::world::{CLIENTS, Started, World, links, names, namespaces};
+use crate::world::{CLIENTS, Started, World, links, names, namespaces, output};
 use nix::sys::signal::Signal;
 use std::os::unix::process::ExitStatusExt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const WIRE: &str = "{ kind = \"wire\" }";
 const TRAFFIC: &str = "{ frame_size = 64, rate = \"10 kpps\" }";
@@ -69,6 +69,56 @@ fn ctrl_c_while_the_kernel_generates() {
 #[test]
 fn sigterm_is_the_same() {
     ended_by(Signal::SIGTERM, "{ kind = \"bridge\" }", "udp-polling");
+}
+
+/// A run of two clients, the second of which something happens to in the middle of its trial: the run is
+/// refused in one sentence, and what the first one measured is kept, and marked.
+fn fails_in_the_second_trial(happen: impl Fn(&Started), said: &[&str]) {
+    let Some(world) = World::new() else { return };
+    let scenario = world.scenario(WIRE, TRAFFIC, &["udp-blocking", "kernel"]);
+    let text = std::fs::read_to_string(&scenario).unwrap();
+    let second = "[[client]]\nname = \"second\"\nengine = \"udp\"\n";
+    let scenario =
+        world.file("scenario.toml", &text.replace("[[client]]\nname = \"kernel\"\nengine = \"kernel\"\n", second));
+    let mut run = world.start(&["compare", &scenario, "--warmup", "0", "--duration", "3", "--runs", "1"]);
+    run.until("the first trial is stored", || {
+        world.runs().iter().any(|id| world.path("runs").join(id).join("run.json").exists())
+    });
+    let before = received();
+    run.until("the second trial has traffic", || received() > before + 500);
+    happen(&run);
+    assert_eq!(run.end().code(), Some(2), "{}", run.printed());
+    let printed = run.printed();
+    let sentences: Vec<&str> = printed.lines().filter(|line| line.starts_with("usect: ")).collect();
+    assert!(sentences.len() == 1, "{printed}");
+    let (stored, folder) = world.newest_run();
+    let why = stored.header.partial.as_ref().unwrap();
+    for part in said {
+        assert!(sentences[0].contains(part) && why.contains(part), "{part}: {printed} {why}");
+    }
+    assert!(sentences[0].contains(folder.file_name().unwrap().to_str().unwrap()), "{printed}");
+    assert_eq!((stored.clients.len(), stored.clients[0].client.as_str()), (1, "udp-blocking"));
+    assert_eq!((stored.clients[0].measured.counts.sent, &stored.trials[0].partial), (30_000, &None));
+    assert_eq!(names(&folder), ["histograms", "report.html", "run.json"]);
+    world.assert_clean();
+}
+
+/// The whole process stands still for long enough that the rate is beyond reach, whatever the host: 0.2 s
+/// and 2% of what has passed.
+#[test]
+fn a_rate_that_is_lost_keeps_what_was_measured_before() {
+    let pause = |run: &Started| {
+        run.signal(Signal::SIGSTOP);
+        std::thread::sleep(Duration::from_secs(1));
+        run.signal(Signal::SIGCONT);
+    };
+    fails_in_the_second_trial(pause, &["client `second`: the rate can't be reached: 10000 frames/s"]);
+}
+
+#[test]
+fn an_interface_that_goes_down_keeps_what_was_measured_before() {
+    let down = |_: &Started| drop(output("ip", &["-n", "usect-tx", "link", "set", "t0", "down"]));
+    fails_in_the_second_trial(down, &["client `second`: sending failed: Network is unreachable"]);
 }
 
 #[test]
@@ -145,7 +195,7 @@ fn a_run_may_be_killed_at_any_moment() {
 fn recovers(world: &World, round: usize) -> bool {
     let left = !world.journal().is_empty();
     let done = if round % 2 == 0 {
-        let up = world.succeeds(&["lab", "up", "next", "--wire"]);
+        let up = world.succeeds(&["lab", "up", "next"]);
         assert_eq!(namespaces(), ["next-rx", "next-tx"]);
         world.succeeds(&["lab", "down", "next"]);
         up

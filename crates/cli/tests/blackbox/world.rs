@@ -162,6 +162,8 @@ impl Done {
         let lines: Vec<&str> = self.stderr.lines().collect();
         assert!(lines.len() == 1 && lines[0].starts_with("usect: "), "{self:?}");
         assert!(self.stdout.is_empty(), "{self:?}");
+        let clauses: Vec<&str> = lines[0].split(": ").filter(|c| c.len() > 20).collect();
+        assert!((1..clauses.len()).all(|i| !clauses[..i].contains(&clauses[i])), "it repeats itself: {self:?}");
         lines[0].to_owned()
     }
 }

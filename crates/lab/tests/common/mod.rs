@@ -42,7 +42,7 @@ pub fn namespaces(lab: &str) -> Vec<String> {
 
 /// Everything left in the journal's directory.
 pub fn journal(state: &State) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(state.directory().join("labs")) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(state.directory().join("usect-labs")) else { return Vec::new() };
     entries.flatten().map(|entry| entry.file_name().into_string().unwrap()).collect()
 }
 

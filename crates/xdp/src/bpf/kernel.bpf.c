@@ -6,7 +6,7 @@
  */
 #include "stamps.bpf.h"
 
-#define STALLS 16384
+#define STALLS 65536
 /* Turns of the wait, about 25 ns each; user space sleeps through longer gaps. */
 #define PATIENCE (1 << 20)
 
