@@ -198,7 +198,10 @@ fn without_privilege_it_says_sudo() {
     let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(copy.path(), permissions).unwrap();
     let program = copy.path().join("child");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // By another process: a child forked meanwhile by another test would hold our writing descriptor, and
+    // a program that is open for writing can't be run.
+    let own = std::env::current_exe().unwrap();
+    run(None, "cp", &[own.to_str().unwrap(), program.to_str().unwrap()]).unwrap();
     let pattern = child_command("unprivileged", &state, "x");
     let mut command = Command::new(program);
     command.args(pattern.get_args()).envs(pattern.get_envs().filter_map(|(k, v)| Some((k, v?))));
