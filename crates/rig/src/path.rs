@@ -127,6 +127,12 @@ impl Path {
                 "XDP carries frames up to {LARGEST_XDP} bytes, in a page each; larger ones pass between udp ports of your own only"
             ));
         }
+        if client.engine == Engine::Kernel && self.frame_size.with_fcs() > usect_xdp::kernel::LARGEST {
+            let most = usect_xdp::kernel::LARGEST;
+            return asked(format!(
+                "the kernel generates frames up to {most} bytes; leave the client out or send smaller ones"
+            ));
+        }
         if client.engine == Engine::Udp && ends.tx.netns == ends.rx.netns {
             return asked(
                 "both udp ports are in one namespace, so the kernel would deliver inside the host and nothing would reach \

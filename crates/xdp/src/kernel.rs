@@ -28,6 +28,9 @@ use usect_core::trial::Traffic;
 use usect_port::client::{Client, ClientError, Control, Outcome, Probe, pace};
 use usect_port::pin;
 
+/// Largest frame, FCS included, that the kernel takes for a live run: a page less its bookkeeping, headroom
+/// and shared info (`TEST_XDP_MAX_PACKET_SIZE` in net/bpf/test_run.c), with a little to spare.
+pub const LARGEST: u16 = 3400;
 const STALLS: usize = 65536;
 /// Longest gap between departures that the program waits out by itself; see `PATIENCE` in kernel.bpf.c.
 const LONGEST_SPIN_NS: u64 = 1_000_000;

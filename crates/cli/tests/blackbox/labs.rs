@@ -18,6 +18,7 @@ fn a_lab_stays_until_it_is_taken_down() {
     assert_eq!(namespaces(), ["bare-rx", "bare-tx", "lab-dut", "lab-rx", "lab-tx"]);
     let link = &links(&["-n", "bare-tx", "-j", "link", "show", "dev", "t0"])[0];
     assert_eq!((link["mtu"].as_u64(), link["operstate"].as_str()), (Some(9000), Some("UP")));
+    assert_eq!(world.journal().len(), 2);
     let labs = listed(&world);
     let names: Vec<&str> = labs.iter().map(|l| l["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["bare", "lab"]);

@@ -132,16 +132,24 @@ impl World {
         (read_run(&folder), folder)
     }
 
-    /// Files in the journal of labs.
-    pub(crate) fn journal(&self) -> Vec<String> {
-        names(&self.path("state/labs"))
+    /// What usect remembers of labs: every file of its state directory but the locks, which stay.
+    pub(crate) fn journal(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        let mut folders = vec![self.path("state")];
+        while let Some(folder) = folders.pop() {
+            let (inside, here): (Vec<_>, Vec<_>) =
+                names(&folder).iter().map(|name| folder.join(name)).partition(|path| path.is_dir());
+            folders.extend(inside);
+            files.extend(here.into_iter().filter(|file| file.extension().is_some_and(|e| e != "lock")));
+        }
+        files
     }
 
     /// No namespace, no interface, nothing in the journal, no eBPF program: as if usect had never run.
     pub(crate) fn assert_clean(&self) {
         assert_eq!(namespaces(), Vec::<String>::new());
         assert_eq!(interfaces(), ["lo"]);
-        assert_eq!(self.journal(), Vec::<String>::new());
+        assert_eq!(self.journal(), Vec::<PathBuf>::new());
         self.assert_no_programs();
     }
 
