@@ -3,7 +3,6 @@
 use crate::frame::FrameSize;
 use crate::port_name::{Engine, PortName};
 use crate::rate::RateSpec;
-use crate::trial::Traffic;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -298,21 +297,6 @@ impl ClientSpec {
     }
 }
 
-impl TrafficSpec {
-    /// Exact numbers of frames under a protocol; at least one is measured.
-    pub fn resolve(&self, protocol: &Protocol) -> Traffic {
-        let rate = self.rate.resolve(self.frame_size.with_fcs());
-        let frames = |seconds: f64| rate.frames_in((seconds * 1e9) as u64);
-        Traffic {
-            frame_size: self.frame_size,
-            rate,
-            warmup_frames: frames(protocol.warmup_s),
-            frames: frames(protocol.duration_s).max(1),
-            mode: self.mode,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,7 +320,7 @@ wait = "block"
     fn a_good_scenario_is_read_with_its_defaults() {
         let s = Scenario::parse(GOOD).unwrap();
         assert_eq!((s.protocol, s.quick), (Protocol::default(), Protocol::quick()));
-        let traffic = s.traffic.resolve(&s.protocol);
+        let traffic = crate::trial::Traffic::of(&s.traffic, &s.protocol);
         assert_eq!((traffic.warmup_frames, traffic.frames), (600_000, 2_400_000));
         assert!(matches!(s.dut, DutSpec::Forwarder { engine: Engine::Xdp, faults } if faults.drop_every == 1000));
     }

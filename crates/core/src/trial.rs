@@ -3,7 +3,7 @@
 use crate::frame::FrameSize;
 use crate::measurement::Measurement;
 use crate::rate::Rate;
-use crate::scenario::{ClientSpec, Mode};
+use crate::scenario::{ClientSpec, Mode, Protocol, TrafficSpec};
 use serde::{Deserialize, Serialize};
 
 /// The frames of a trial, resolved to exact numbers.
@@ -19,6 +19,21 @@ pub struct Traffic {
     pub frames: u64,
     /// One way, or there and back.
     pub mode: Mode,
+}
+
+impl Traffic {
+    /// Exact numbers of frames under a protocol; at least one is measured.
+    pub fn of(spec: &TrafficSpec, protocol: &Protocol) -> Traffic {
+        let rate = spec.rate.resolve(spec.frame_size.with_fcs());
+        let frames = |seconds: f64| rate.frames_in((seconds * 1e9) as u64);
+        Traffic {
+            frame_size: spec.frame_size,
+            rate,
+            warmup_frames: frames(protocol.warmup_s),
+            frames: frames(protocol.duration_s).max(1),
+            mode: spec.mode,
+        }
+    }
 }
 
 /// What a procedure asks the rig to do.

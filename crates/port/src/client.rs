@@ -1,16 +1,12 @@
 //! Clients: one way each to measure latency. Every port gets one for free, [`PacketClient`].
 
+use crate::live::{Live, Plan};
 use crate::paced::{Arrivals, Departures, Seen, Sent, drive};
-use crate::{Receive, Transmit, pin};
-use std::io;
-use std::sync::atomic::{
-    AtomicBool, AtomicU64,
-    Ordering::{Relaxed, Release},
-};
+use crate::{ClientError, Receive, Transmit, pin};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use usect_clock::Clock;
 use usect_clock::watch::Watch;
-use usect_core::buckets::Recorder;
 use usect_core::frame::Flow;
 use usect_core::histogram::Histogram;
 use usect_core::instant::{Bridge, Tsc};
@@ -67,47 +63,6 @@ pub struct Outcome {
     pub watched: Vec<Watched>,
 }
 
-/// Why a trial failed. Each is one sentence.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The sender can't keep the rate.
-    #[error(
-        "the rate can't be reached: {requested:.0} frames/s were asked for, {reached:.0} left; lower the rate, or choose a faster engine"
-    )]
-    Rate {
-        /// Frames per second asked for.
-        requested: f64,
-        /// Frames per second that left.
-        reached: f64,
-    },
-    /// An operation on a port failed.
-    #[error("{what} failed: {source}")]
-    Io {
-        /// What was being done.
-        what: String,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// The counts of a trial do not add up.
-    #[error(transparent)]
-    Unbalanced(#[from] usect_core::tracker::Unbalanced),
-}
-
-impl ClientError {
-    /// An operation failed.
-    pub fn io(what: impl Into<String>, source: io::Error) -> ClientError {
-        ClientError::Io { what: what.into(), source }
-    }
-
-    pub(crate) fn sending(source: io::Error) -> ClientError {
-        ClientError::io("sending", source)
-    }
-
-    pub(crate) fn receiving(source: io::Error) -> ClientError {
-        ClientError::io("receiving", source)
-    }
-}
-
 /// The pace of `frames` departures, the last `span_ns` after the first.
 pub fn pace(traffic: &Traffic, frames: u64, span_ns: u64) -> Pace {
     let requested = traffic.rate.frames_per_second();
@@ -116,63 +71,6 @@ pub fn pace(traffic: &Traffic, frames: u64, span_ns: u64) -> Pace {
         _ => (frames - 1) as f64 * 1e9 / span_ns as f64,
     };
     Pace { requested, achieved }
-}
-
-/// Counters of a running packet client, shared between its threads and its probe.
-#[derive(Default)]
-pub(crate) struct Live {
-    pub(crate) latency: Recorder,
-    pub(crate) sent: AtomicU64,
-    pub(crate) received: AtomicU64,
-    /// One past the highest frame number that arrived: what ping-pong waits for.
-    pub(crate) arrived: AtomicU64,
-    pub(crate) last_departure: AtomicU64,
-    pub(crate) sending_done: AtomicBool,
-    /// Nobody receives any more, so nothing more need be sent.
-    pub(crate) receiver_gone: AtomicBool,
-    pub(crate) stop: Arc<AtomicBool>,
-}
-
-impl Live {
-    /// Whether sending should end before the schedule does.
-    #[inline]
-    pub(crate) fn cut_short(&self) -> bool {
-        self.stop.load(Relaxed) || self.receiver_gone.load(Relaxed)
-    }
-
-    /// Nothing more will leave: the wait for residual frames begins. Only the first call counts.
-    pub(crate) fn end_of_sending(&self, now: Tsc) {
-        if !self.sending_done.load(Relaxed) {
-            self.last_departure.store(now.0, Relaxed);
-            self.sending_done.store(true, Release);
-        }
-    }
-}
-
-impl Probe for Live {
-    fn sent(&self) -> u64 {
-        self.sent.load(Relaxed)
-    }
-
-    fn received(&self) -> u64 {
-        self.received.load(Relaxed)
-    }
-
-    fn latency(&self) -> Vec<u64> {
-        self.latency.counts()
-    }
-}
-
-/// What both halves of the paced loop need to know.
-pub(crate) struct Plan {
-    /// What is sent.
-    pub(crate) flow: Flow,
-    /// What is expected to arrive: the same, or the way back.
-    pub(crate) expected: Flow,
-    pub(crate) traffic: Traffic,
-    /// Tells this trial's frames from another's.
-    pub(crate) nonce: u16,
-    pub(crate) payload_at: usize,
 }
 
 /// Which threads a packet client runs, and where.

@@ -5,12 +5,15 @@
 
 pub mod client;
 pub mod conformance;
+mod error;
 pub mod fault;
+mod live;
 pub mod mem;
 mod paced;
 mod pin;
 pub mod udp;
 
+pub use error::ClientError;
 pub use pin::pin;
 use std::io;
 use usect_core::instant::Tsc;

@@ -1,8 +1,8 @@
 //! The paced loop: one half sends each frame when it is due, the other takes and classifies what
 //! arrives. One thread turns either half or both; nothing here allocates, locks or prints.
 
-use crate::client::{ClientError, Live, Plan};
-use crate::{Receive, Transmit};
+use crate::live::{Live, Plan};
+use crate::{ClientError, Receive, Transmit};
 use std::iter::Peekable;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use usect_clock::Clock;

@@ -15,7 +15,11 @@ pub struct Compare {
 impl Compare {
     /// Over a scenario, under a protocol.
     pub fn new(scenario: &Scenario, protocol: &Protocol) -> Compare {
-        Compare { clients: scenario.clients.clone(), traffic: scenario.traffic.resolve(protocol), runs: protocol.runs }
+        Compare {
+            clients: scenario.clients.clone(),
+            traffic: Traffic::of(&scenario.traffic, protocol),
+            runs: protocol.runs,
+        }
     }
 }
 

@@ -55,7 +55,7 @@ pub enum RigError {
         /// Its name.
         client: String,
         /// What went wrong.
-        source: usect_port::client::ClientError,
+        source: usect_port::ClientError,
     },
     /// The counts of the truth do not add up.
     #[error("truth: {0}")]

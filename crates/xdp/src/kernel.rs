@@ -25,7 +25,8 @@ use usect_core::histogram::Histogram;
 use usect_core::measurement::Measurement;
 use usect_core::stall::Watched;
 use usect_core::trial::Traffic;
-use usect_port::client::{Client, ClientError, Control, Outcome, Probe, pace};
+use usect_port::ClientError;
+use usect_port::client::{Client, Control, Outcome, Probe, pace};
 use usect_port::pin;
 
 /// Largest frame, FCS included, that the kernel takes for a live run: a page less its bookkeeping, headroom

@@ -194,7 +194,7 @@ fn a_run_may_be_killed_at_any_moment() {
 /// Starts `lab up` and `compare` in turn, which clean up first; whether they said so.
 fn recovers(world: &World, round: usize) -> bool {
     let left = !world.journal().is_empty();
-    let done = if round % 2 == 0 {
+    let done = if round.is_multiple_of(2) {
         let up = world.succeeds(&["lab", "up", "next"]);
         assert_eq!(namespaces(), ["next-rx", "next-tx"]);
         world.succeeds(&["lab", "down", "next"]);

@@ -196,7 +196,7 @@ pub fn trial(scenario: &Scenario, shape: &Shape, run: u32) -> TrialResult {
     let client_saw = measurement(&mut dice, shape, false);
     let truth_shape = Shape { stall: (shape.stall.0 / 10.0, 6_000.0), ..*shape };
     TrialResult {
-        trial: Trial { client, run, traffic: scenario.traffic.resolve(&scenario.quick) },
+        trial: Trial { client, run, traffic: usect_core::trial::Traffic::of(&scenario.traffic, &scenario.quick) },
         started: format!("2026-11-21T02:3{run}:12Z"),
         truth: Some(measurement(&mut dice, &truth_shape, true)),
         client: client_saw,

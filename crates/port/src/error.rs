@@ -1,0 +1,44 @@
+//! Why a trial failed.
+
+use std::io;
+
+/// Why a trial failed. Each is one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The sender can't keep the rate.
+    #[error(
+        "the rate can't be reached: {requested:.0} frames/s were asked for, {reached:.0} left; lower the rate, or choose a faster engine"
+    )]
+    Rate {
+        /// Frames per second asked for.
+        requested: f64,
+        /// Frames per second that left.
+        reached: f64,
+    },
+    /// An operation on a port failed.
+    #[error("{what} failed: {source}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The counts of a trial do not add up.
+    #[error(transparent)]
+    Unbalanced(#[from] usect_core::tracker::Unbalanced),
+}
+
+impl ClientError {
+    /// An operation failed.
+    pub fn io(what: impl Into<String>, source: io::Error) -> ClientError {
+        ClientError::Io { what: what.into(), source }
+    }
+
+    pub(crate) fn sending(source: io::Error) -> ClientError {
+        ClientError::io("sending", source)
+    }
+
+    pub(crate) fn receiving(source: io::Error) -> ClientError {
+        ClientError::io("receiving", source)
+    }
+}
