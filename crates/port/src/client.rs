@@ -1,5 +1,6 @@
 //! Clients: one way each to measure latency. Every port gets one for free, [`PacketClient`].
 
+pub use crate::live::Probe;
 use crate::live::{Live, Plan};
 use crate::paced::{Arrivals, Departures, Seen, Sent, drive};
 use crate::{ClientError, Receive, Transmit, pin};
@@ -23,16 +24,6 @@ pub trait Client: Send {
     /// Sends the traffic, receives it and returns when the last frame is in, or given up. When
     /// `control` says stop, it ends early with what it has.
     fn run(&mut self, traffic: &Traffic, control: &Control) -> Result<Outcome, ClientError>;
-}
-
-/// A window on a running measurement, read by another thread.
-pub trait Probe: Send + Sync {
-    /// Frames sent so far, warm-up included.
-    fn sent(&self) -> u64;
-    /// Measured frames received so far.
-    fn received(&self) -> u64;
-    /// Latency so far, as counts per bucket.
-    fn latency(&self) -> Vec<u64>;
 }
 
 /// What the rig shares with a running client.

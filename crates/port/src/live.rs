@@ -1,6 +1,5 @@
 //! What the threads of a packet client share: the plan of the trial, and its counters as it runs.
 
-use crate::client::Probe;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -10,6 +9,16 @@ use usect_core::buckets::Recorder;
 use usect_core::frame::Flow;
 use usect_core::instant::Tsc;
 use usect_core::trial::Traffic;
+
+/// A window on a running measurement, read by another thread.
+pub trait Probe: Send + Sync {
+    /// Frames sent so far, warm-up included.
+    fn sent(&self) -> u64;
+    /// Measured frames received so far.
+    fn received(&self) -> u64;
+    /// Latency so far, as counts per bucket.
+    fn latency(&self) -> Vec<u64>;
+}
 
 /// Counters of a running packet client, shared between its threads and its probe.
 #[derive(Default)]
