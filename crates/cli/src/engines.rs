@@ -1,6 +1,7 @@
 //! `usect engines`: what is usable here.
 
 use crate::args::Engines;
+use crate::say;
 use anyhow::Result;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -22,12 +23,12 @@ pub(crate) fn run(args: &Engines) -> Result<ExitCode> {
         })
         .collect();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&lines)?);
+        say(serde_json::to_string_pretty(&lines)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     for line in lines {
         let usable = if line.usable { "yes" } else { "no" };
-        println!("{:<8} {usable:<4} {:<40} {}", line.name, line.purpose, line.detail);
+        say(format!("{:<8} {usable:<4} {:<40} {}", line.name, line.purpose, line.detail))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,8 +1,10 @@
 //! `usect lab`: namespaces that stay.
 
 use crate::args::Lab as Command;
+use crate::say;
 use anyhow::Result;
 use serde::Serialize;
+use std::fmt::Write;
 use std::process::ExitCode;
 use usect_lab::{Lab, Shape};
 
@@ -21,7 +23,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode> {
         Command::Up { name, dut, mtu } => up(name, if *dut { Shape::Dut } else { Shape::Wire }, *mtu)?,
         Command::Down { name } => {
             usect_lab::down(name)?;
-            println!("lab {name} is down");
+            say(format!("lab {name} is down"))?;
         }
         Command::List { json } => list(*json)?,
     }
@@ -33,20 +35,22 @@ fn up(name: &str, shape: Shape, mtu: usize) -> Result<()> {
         eprintln!("usect: {sentence}");
     }
     let lab = Lab::up(name, shape, mtu)?;
-    println!("lab {name} is up:");
+    let mut text = format!("lab {name} is up:\n");
     let dut = lab.dut().into_iter().flat_map(|(left, right)| [left, right]);
     for link in [lab.tx()].into_iter().chain(dut).chain([lab.rx()]) {
         let netns = link.netns.as_deref().unwrap_or("-");
         let address = link.address.map_or("-".into(), |a| a.to_string());
-        println!("  {}@{netns:<12} {address}", link.interface);
+        writeln!(text, "  {}@{netns:<12} {address}", link.interface)?;
     }
+    lab.keep()?;
     if shape == Shape::Dut {
-        println!("join d0 and d1 in {name}-dut first: with a bridge, a forwarder, whatever you measure");
+        writeln!(text, "join d0 and d1 in {name}-dut first: with a bridge, a forwarder, whatever you measure")?;
     }
-    println!("measure in it:  usect measure --tx xdp:t0@{name}-tx --rx xdp:r0@{name}-rx --quick");
-    println!("look inside:    ip netns exec {name}-tx ip addr");
-    println!("take it down:   usect lab down {name}");
-    Ok(lab.keep()?)
+    say(format!(
+        "{text}measure in it:  usect measure --tx xdp:t0@{name}-tx --rx xdp:r0@{name}-rx --quick\n\
+         look inside:    ip netns exec {name}-tx ip addr\n\
+         take it down:   usect lab down {name}"
+    ))
 }
 
 fn list(json: bool) -> Result<()> {
@@ -62,9 +66,9 @@ fn list(json: bool) -> Result<()> {
         })
         .collect();
     if json {
-        println!("{}", serde_json::to_string_pretty(&labs)?);
+        say(serde_json::to_string_pretty(&labs)?)?;
     } else if labs.is_empty() {
-        println!("there is no lab; `usect lab up` makes one");
+        say("there is no lab; `usect lab up` makes one")?;
     } else {
         for lab in labs {
             let state = match (lab.kept, lab.alive) {
@@ -72,7 +76,12 @@ fn list(json: bool) -> Result<()> {
                 (false, true) => format!("in use by process {}", lab.owner.unwrap_or(0)),
                 (false, false) => "left behind; the next run removes it".to_owned(),
             };
-            println!("{:<12} {:<6} {state:<24} {}", lab.name, lab.shape.unwrap_or_default(), lab.namespaces.join(" "));
+            say(format!(
+                "{:<12} {:<6} {state:<24} {}",
+                lab.name,
+                lab.shape.unwrap_or_default(),
+                lab.namespaces.join(" ")
+            ))?;
         }
     }
     Ok(())

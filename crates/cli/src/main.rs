@@ -34,6 +34,13 @@ fn main() -> ExitCode {
     })
 }
 
+/// A line on standard output. A full disk or a closed pipe is an error like any other.
+fn say(line: impl std::fmt::Display) -> anyhow::Result<()> {
+    use std::io::Write;
+    writeln!(std::io::stdout().lock(), "{line}")
+        .map_err(|e| anyhow::anyhow!("standard output can't be written to: {e}"))
+}
+
 /// An error and its causes on one line. Most of our errors quote their cause, which isn't said again.
 fn sentence(error: &anyhow::Error) -> String {
     let mut said = error.to_string();

@@ -1,6 +1,7 @@
 //! `usect report`: stored runs again.
 
 use crate::args::Report;
+use crate::say;
 use anyhow::{Context, Result};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -18,13 +19,13 @@ pub(crate) fn run(args: &Report) -> Result<ExitCode> {
             [one] => serde_json::to_string_pretty(one)?,
             several => serde_json::to_string_pretty(several)?,
         };
-        println!("{json}");
+        say(json)?;
         return Ok(ExitCode::SUCCESS);
     }
     for stored in &runs {
-        println!("{}", usect_report::table(&stored.run, std::io::stdout().is_terminal()));
+        say(usect_report::table(&stored.run, std::io::stdout().is_terminal()))?;
     }
-    println!("report: {}", output.display());
+    say(format!("report: {}", output.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 

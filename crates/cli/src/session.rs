@@ -2,6 +2,7 @@
 
 use crate::args::{Compare, Measure, Protocol as ProtocolArgs, WaitArg};
 use crate::progress::Bars;
+use crate::say;
 use anyhow::{Context, Result, bail};
 use std::io::IsTerminal;
 use std::path::Path;
@@ -170,12 +171,10 @@ impl Session {
 
     fn show(&self, stored: &StoredRun, folder: &Path) -> Result<()> {
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&stored.run)?);
-        } else {
-            println!("{}", usect_report::table(&stored.run, std::io::stdout().is_terminal()));
-            println!("report: {}", folder.join("report.html").display());
+            return say(serde_json::to_string_pretty(&stored.run)?);
         }
-        Ok(())
+        say(usect_report::table(&stored.run, std::io::stdout().is_terminal()))?;
+        say(format!("report: {}", folder.join("report.html").display()))
     }
 }
 

@@ -189,7 +189,8 @@ impl KernelClient {
         let expected = if traffic.mode.returns() { flow.reversed() } else { flow };
         let loaded = Loaded::new(&Config { sent: flow, expected, traffic })?;
         let frame = flow.frame(traffic.frame_size);
-        Ok(KernelClient { loaded, traffic, frame, tx, core, clock, links: Vec::new(), notes: Vec::new(), stop })
+        let notes = vec!["payload not read: damage shows only in the IP header or the length".to_owned()];
+        Ok(KernelClient { loaded, traffic, frame, tx, core, clock, links: Vec::new(), notes, stop })
     }
 
     /// Attaches the receiver to an interface of the calling thread's namespace: the receiver's one way,
