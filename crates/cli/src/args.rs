@@ -16,12 +16,14 @@ use usect_core::rate::RateSpec;
     max_term_width = 100,
     after_help = "\
 Start with:
-  usect engines                                what works on this host, and why not
+  usect engines                                    what works on this host, and why not
   usect compare scenarios/forwarder.toml --quick   several clients against the ground truth
-  usect lab up                                 namespaces of your own to measure in
+  usect lab up                                     namespaces of your own to measure in
 
-Exit codes: 0 done; 2 refused or failed, with one sentence on standard error; 130 interrupted, what was
-measured is kept and marked partial."
+Exit codes:
+  0    done
+  2    refused or failed, with one sentence on standard error
+  130  interrupted; what was measured is kept and marked partial"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
