@@ -69,8 +69,8 @@ pub struct ClientRecord {
     pub known_delay_ns: Option<u64>,
     /// Client minus truth, per percentile.
     pub errors: Vec<Estimate>,
-    /// The same on samples that no stall touched, on either side; empty where no thread spun, so that
-    /// stalls were not observed.
+    /// The same on samples that no stall touched, on either side; empty where that isn't known: no thread
+    /// spun, so that stalls were not observed, or a log of slow samples was full.
     pub errors_clean: Vec<Estimate>,
     /// What can be promised of the client, from `errors`; the tightest bound first.
     pub accuracy: Vec<Accuracy>,
@@ -198,6 +198,12 @@ pub fn pool(results: &[TrialResult]) -> Vec<Pooled> {
 }
 
 impl Pooled {
+    /// Whether it is known of every sample, on both sides, if a stall touched it.
+    fn clean_is_known(&self) -> bool {
+        let logged = |m: &Measurement| m.unattributed == 0;
+        !self.measured.stalls.is_empty() && logged(&self.measured) && self.truth.as_ref().is_none_or(logged)
+    }
+
     fn add(&mut self, result: &TrialResult) {
         pool_measurement(&mut self.measured, &result.client);
         match (&mut self.truth, &result.truth) {
@@ -242,7 +248,7 @@ impl ClientRecord {
             measured: Record::of(&pooled.measured),
             truth: pooled.truth.as_ref().map(Record::of),
             known_delay_ns,
-            errors_clean: if pooled.measured.stalls.is_empty() { Vec::new() } else { against(true) },
+            errors_clean: if pooled.clean_is_known() { against(true) } else { Vec::new() },
             accuracy: stats::accuracies(&errors),
             errors,
             ks_distance: pooled.truth.as_ref().and_then(|t| stats::ks_distance(&pooled.measured.latency, &t.latency)),

@@ -80,8 +80,12 @@ impl SpanLog {
 
     /// The same with every instant converted by `convert`.
     pub fn map(&self, convert: impl Fn(u64) -> u64) -> SpanLog {
-        let spans = self.spans.iter().map(|s| Span { from: convert(s.from), to: convert(s.to) }).collect();
-        SpanLog { spans, dropped: self.dropped }
+        self.map_spans(|s| Span { from: convert(s.from), to: convert(s.to) })
+    }
+
+    /// The same with every span converted by `convert`.
+    pub fn map_spans(&self, convert: impl Fn(Span) -> Span) -> SpanLog {
+        SpanLog { spans: self.spans.iter().map(|s| convert(*s)).collect(), dropped: self.dropped }
     }
 }
 

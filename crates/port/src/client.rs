@@ -10,10 +10,10 @@ use usect_clock::Clock;
 use usect_clock::watch::Watch;
 use usect_core::frame::Flow;
 use usect_core::histogram::Histogram;
-use usect_core::instant::{Bridge, Tsc};
+use usect_core::instant::{Bridge, TickRate, Tsc};
 use usect_core::measurement::{Measurement, Pace};
 use usect_core::scenario::{Mode, Wait};
-use usect_core::stall::{SpanLog, Watched};
+use usect_core::stall::{Span, SpanLog, Watched};
 use usect_core::trial::Traffic;
 
 /// Runs a traffic over a path and returns what it measured.
@@ -209,7 +209,7 @@ impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
             Threads::One { core } => self.run_one(core, &plan, control)?,
             Threads::Two { sender, receiver } => self.run_two((sender, receiver), &plan, control)?,
         };
-        let mut outcome = outcome(&self.live, traffic, ends, &control.bridge())?;
+        let mut outcome = outcome(&self.live, traffic, ends, &control.bridge(), self.clock.rate())?;
         for note in [&self.tx.caps().note, &self.rx.caps().note] {
             if !outcome.measurement.notes.contains(note) {
                 outcome.measurement.notes.push(note.clone());
@@ -219,7 +219,13 @@ impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
     }
 }
 
-fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Result<Outcome, ClientError> {
+fn outcome(
+    live: &Live,
+    traffic: &Traffic,
+    ends: Ends,
+    bridge: &Bridge,
+    rate: TickRate,
+) -> Result<Outcome, ClientError> {
     let Ends { sent, seen, watched } = ends;
     let counts = seen.tracker.finish(sent.warmup, sent.measured);
     counts.balance()?;
@@ -233,7 +239,13 @@ fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Resul
         pace: paced.then(|| pace(traffic, sent.measured, sent.span_ns)),
         ..Measurement::default()
     };
-    Ok(Outcome { measurement, slow: seen.slow.map(|at| bridge.mono(Tsc(at)).0), watched })
+    // The length is what was recorded as latency, to the nanosecond: touched samples are later taken away
+    // from the distribution bucket by bucket.
+    let flight = |span: Span| {
+        let from = bridge.mono(Tsc(span.from)).0;
+        Span { from, to: from + rate.ns(span.len()) }
+    };
+    Ok(Outcome { measurement, slow: seen.slow.map_spans(flight), watched })
 }
 
 #[cfg(test)]

@@ -27,6 +27,9 @@ const HOPELESS_NS: u64 = 200_000_000;
 /// How long ping-pong waits for a frame before it sends the next.
 const GIVEN_UP_NS: u64 = 100_000_000;
 
+/// How many frames in a row ping-pong gives up before it ends: RFC 2544's two seconds.
+const GIVEN_UP_FRAMES: u64 = 20;
+
 /// What one turn of a half did.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Turn {
@@ -129,6 +132,9 @@ impl<'a, T: Transmit> Departures<'a, T> {
             return Some(Tsc(self.start.0 + self.clock.rate().ticks(offset)));
         }
         let back = self.live.arrived.load(Relaxed) >= self.index;
+        if self.index >= self.live.arrived.load(Relaxed) + GIVEN_UP_FRAMES {
+            return None;
+        }
         Some(if back { now } else { Tsc(self.last.0 + self.clock.rate().ticks(GIVEN_UP_NS)) })
     }
 
@@ -149,7 +155,7 @@ impl<'a, T: Transmit> Departures<'a, T> {
                 return None;
             }
             let late_ns = clock.rate().ns(now.0 - due);
-            if late_ns > HOPELESS_NS.max(offset / 50) {
+            if late_ns > HOPELESS_NS.max(offset / 50).min(signature::MAX_LATENESS_NS) {
                 hopeless = Some(offset + late_ns);
                 return None;
             }

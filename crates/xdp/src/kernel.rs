@@ -270,7 +270,8 @@ impl KernelClient {
             let behind = if due == 0 { 0 } else { usect_clock::mono().0.saturating_sub(due) };
             // Once stopped, it falls behind because it was told to.
             let stopped = self.stop.load(Relaxed);
-            let hopeless = !stopped && behind > HOPELESS_NS.max(offset / 50) && !done.load(Relaxed);
+            let hopeless =
+                !stopped && behind > HOPELESS_NS.max(offset / 50).min(u64::from(u32::MAX)) && !done.load(Relaxed);
             if hopeless || stopped {
                 state.stop.store(1, Relaxed);
                 // Ends the system call, which would otherwise drop its remaining repetitions one by one.
