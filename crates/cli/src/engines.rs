@@ -1,7 +1,7 @@
 //! `usect engines`: what is usable here.
 
 use crate::args::Engines;
-use crate::say;
+use crate::{say, session};
 use anyhow::Result;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -15,7 +15,9 @@ struct Line {
 }
 
 pub(crate) fn run(args: &Engines) -> Result<ExitCode> {
-    let lines: Vec<Line> = usect_rig::engines::probe()
+    let lock = session::alone();
+    let may_measure = lock.as_ref().map(|_| ()).map_err(crate::sentence);
+    let lines: Vec<Line> = usect_rig::engines::probe(may_measure)
         .into_iter()
         .map(|f| {
             let usable = f.verdict.is_ok();

@@ -74,6 +74,15 @@ pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
     Session::new("measure", "measure".into(), scenario, &args.protocol)?.run()
 }
 
+/// Waits for nobody: the right to measure on this host, where what a killed run left behind was put away.
+pub(crate) fn alone() -> Result<usect_lab::Lock> {
+    let lock = usect_lab::lock()?;
+    for sentence in usect_lab::recover()? {
+        eprintln!("usect: {sentence}");
+    }
+    Ok(lock)
+}
+
 struct Session {
     procedure: &'static str,
     slug: String,
@@ -97,10 +106,7 @@ impl Session {
     }
 
     fn run(self) -> Result<ExitCode> {
-        let _lock = usect_lab::lock()?;
-        for sentence in usect_lab::recover()? {
-            eprintln!("usect: {sentence}");
-        }
+        let _lock = alone()?;
         let folder = store::create(&self.out, &self.slug)?;
         let stop = stop_on_signal()?;
         let mut rig = Rig::new(&self.scenario, stop.clone())?;

@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("report", &["core"]),
     ("cli", &["rig", "procedure", "report", "lab", "core"]),
     ("bench", &["core"]),
+    ("testing", &[]),
 ];
 
 /// Crates that decide, count or print, and must not reach the system below the standard library.

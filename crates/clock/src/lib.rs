@@ -9,6 +9,8 @@ use usect_core::instant::{Bridge, Correlation, Mono, TickRate, Tsc};
 
 /// Two measurements of the counter's frequency may differ by this share (DESIGN, "Time").
 const TOLERANCE: f64 = 0.001;
+/// The clock sources that the kernel trusts; one that fails its watchdog (`clocksource.c`) leaves the list.
+const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 /// How long the frequency is measured, twice.
 const WINDOW: Duration = Duration::from_millis(50);
 /// Sandwich readings of which the tightest is kept.
@@ -26,6 +28,15 @@ pub enum ClockError {
     /// The counter stops or changes speed with the core.
     #[error("this processor's time-stamp counter is not invariant (CPUID 80000007h), so usect can't measure with it")]
     NotInvariant,
+    /// The kernel found at boot or later that the counters of the cores don't go together.
+    #[error(
+        "the kernel has dropped the time-stamp counter as unreliable (it is not in {AVAILABLE}, which has {available}), \
+         so usect can't measure with it: look for `tsc` in the kernel's log"
+    )]
+    Dropped {
+        /// The clock sources that the kernel still trusts.
+        available: String,
+    },
     /// Its frequency could not be pinned down.
     #[error(
         "the time-stamp counter ran at {first} and then at {second} Hz against CLOCK_MONOTONIC_RAW, more than 0.1% apart: \
@@ -44,6 +55,11 @@ impl Clock {
     pub fn calibrate() -> Result<Clock, ClockError> {
         if !raw::invariant() {
             return Err(ClockError::NotInvariant);
+        }
+        if let Ok(available) = std::fs::read_to_string(AVAILABLE)
+            && !available.split_whitespace().any(|source| source == "tsc")
+        {
+            return Err(ClockError::Dropped { available: available.trim().to_owned() });
         }
         let (first, second) = (frequency(), frequency());
         if first.abs_diff(second) as f64 > first as f64 * TOLERANCE {

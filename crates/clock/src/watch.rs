@@ -1,32 +1,45 @@
-//! Watching for stalls: a spinning thread that finds itself away for too long was taken off its core.
+//! Watching for gaps: a spinning thread that finds itself away for too long was taken off its core, or was
+//! held up in what it did; see [`usect_core::stall`].
 
 use crate::Clock;
-use usect_core::instant::{Bridge, Tsc};
-use usect_core::stall::{Span, SpanLog, THRESHOLD_NS, Watched};
+use usect_core::instant::{Bridge, TickRate, Tsc};
+use usect_core::stall::{Gaps, Span, SpanLog, THRESHOLD_NS, Watched};
 
 /// The gaps between the iterations of one spinning thread. Nothing is allocated while it watches.
 #[derive(Debug)]
 pub struct Watch {
+    rate: TickRate,
     threshold: u64,
     began: Option<Tsc>,
     last: Tsc,
     log: SpanLog,
+    busy: Gaps,
 }
 
 impl Watch {
     /// Watches from the first call of [`Watch::turn`].
     pub fn new(clock: &Clock) -> Watch {
-        Watch { threshold: clock.rate().ticks(THRESHOLD_NS), began: None, last: Tsc(0), log: SpanLog::default() }
+        Watch {
+            rate: clock.rate(),
+            threshold: clock.rate().ticks(THRESHOLD_NS),
+            began: None,
+            last: Tsc(0),
+            log: SpanLog::default(),
+            busy: Gaps::default(),
+        }
     }
 
     /// An iteration begins at `now`, after one that handled so many frames. Returns whether the time
-    /// between the two was a stall: longer than the threshold for each frame handled.
+    /// between the two was a stall: longer than the threshold, and no frame was handled.
     #[inline]
     pub fn turn(&mut self, now: Tsc, handled: usize) -> bool {
         let gap = now.0.saturating_sub(self.last.0);
-        let stalled = gap > self.threshold * handled.max(1) as u64 && self.began.is_some();
+        let long = gap > self.threshold * handled.max(1) as u64 && self.began.is_some();
+        let stalled = long && handled == 0;
         if stalled {
             self.log.push(Span { from: self.last.0, to: now.0 });
+        } else if long {
+            self.busy.add(self.rate.ns(gap));
         }
         self.began.get_or_insert(now);
         self.last = now;
@@ -37,6 +50,7 @@ impl Watch {
     pub fn restart(&mut self) {
         self.began = None;
         self.log.clear();
+        self.busy = Gaps::default();
     }
 
     /// What was seen, on `CLOCK_MONOTONIC`.
@@ -44,7 +58,7 @@ impl Watch {
         let began = self.began.unwrap_or(self.last);
         let observed_ns = bridge.mono(self.last).0 - bridge.mono(began).0;
         let log = self.log.map(|at| bridge.mono(Tsc(at)).0);
-        Watched { thread: thread.to_owned(), core, observed_ns, log }
+        Watched { thread: thread.to_owned(), core, observed_ns, log, busy: self.busy }
     }
 }
 
@@ -69,16 +83,24 @@ mod tests {
     use super::*;
 
     fn watch() -> Watch {
-        Watch { threshold: 10, began: None, last: Tsc(0), log: SpanLog::default() }
+        Watch {
+            rate: TickRate::from_hz(1_000_000_000),
+            threshold: 10,
+            began: None,
+            last: Tsc(0),
+            log: SpanLog::default(),
+            busy: Gaps::default(),
+        }
     }
 
     #[test]
-    fn only_long_gaps_between_turns_are_stalls() {
+    fn long_gaps_are_stalls_where_nothing_was_handled_and_busy_otherwise() {
         let mut watch = watch();
         let turns = [(500, 0), (505, 0), (520, 0), (550, 3), (590, 3)];
         let stalls: Vec<bool> = turns.iter().map(|&(at, n)| watch.turn(Tsc(at), n)).collect();
-        assert_eq!(stalls, [false, false, true, false, true]);
-        assert_eq!(watch.log.spans(), [Span { from: 505, to: 520 }, Span { from: 550, to: 590 }]);
+        assert_eq!(stalls, [false, false, true, false, false]);
+        assert_eq!(watch.log.spans(), [Span { from: 505, to: 520 }]);
+        assert_eq!(watch.busy, Gaps { count: 1, total_ns: 40, longest_ns: 40 });
     }
 
     #[test]
@@ -86,8 +108,10 @@ mod tests {
         let mut watch = watch();
         watch.turn(Tsc(1), 0);
         watch.turn(Tsc(100), 0);
+        watch.turn(Tsc(200), 1);
         watch.restart();
-        watch.turn(Tsc(200), 0);
+        watch.turn(Tsc(300), 0);
         assert!(watch.log.spans().is_empty());
+        assert_eq!(watch.busy, Gaps::default());
     }
 }

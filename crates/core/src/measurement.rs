@@ -4,7 +4,7 @@ use crate::histogram::Histogram;
 use crate::series::Point;
 use crate::stall::CoreStalls;
 use crate::stats::{self, Estimate};
-use crate::tracker::Counts;
+use crate::tracker::{Counts, Unbalanced};
 use serde::{Deserialize, Serialize};
 
 /// What one client, or the truth, saw in one trial. All distributions are in nanoseconds.
@@ -14,18 +14,21 @@ pub struct Measurement {
     pub counts: Counts,
     /// Latency of every stamped frame, from its actual departure.
     pub latency: Histogram,
-    /// The part of `latency` whose flight a stall of the platform touched.
+    /// The part of `latency` whose flight a stall of a watched thread touched.
     pub touched: Histogram,
     /// Latency from the scheduled departure, which hides no coordinated omission; absent for taps.
     pub scheduled: Option<Histogram>,
     /// Actual minus scheduled departure; absent for taps.
     pub lateness: Option<Histogram>,
-    /// Requested and achieved rate; absent for taps.
+    /// Requested and achieved rate; absent for taps, and for fewer than two frames.
     pub pace: Option<Pace>,
     /// Stalls per spinning thread; empty where no thread spun, so that nothing was observed.
     pub stalls: Vec<CoreStalls>,
     /// Slow samples or stalls that no log could hold, so that `touched` may lack as many.
     pub unattributed: u64,
+    /// Frames that were not in yet when a later one took their place in a table of stamps: lost, or so
+    /// late that the table can't tell; 0 for clients without such a table.
+    pub overwritten: u64,
     /// How the trial went over time.
     pub series: Vec<Point>,
     /// What a reader should know of how it was measured (`AF_XDP copy mode`).
@@ -73,9 +76,24 @@ impl Summary {
 }
 
 impl Measurement {
-    /// Latency without the samples that a stall touched.
-    pub fn clean(&self) -> Histogram {
-        self.latency.without(&self.touched)
+    /// Latency without the samples that a stall touched; `None` where that is not known of every sample,
+    /// because no thread spun or a log was full.
+    pub fn clean(&self) -> Option<Histogram> {
+        (!self.stalls.is_empty() && self.unattributed == 0).then(|| self.latency.without(&self.touched))
+    }
+
+    /// Checks that every frame is in one class and every sample in one distribution.
+    pub fn balance(&self) -> Result<(), Unbalanced> {
+        self.counts.balance()?;
+        let (samples, stamped) = (self.latency.samples(), self.counts.stamped);
+        if samples != stamped {
+            return Err(Unbalanced::new(format!("{stamped} stamped, {samples} latencies")));
+        }
+        let (clean, touched) = (self.latency.without(&self.touched).samples(), self.touched.samples());
+        if clean + touched != samples {
+            return Err(Unbalanced::new(format!("{samples} latencies, {touched} touched, {clean} not")));
+        }
+        Ok(())
     }
 
     /// Pools another trial of the same client into this one; series and pace stay per trial.
@@ -86,11 +104,50 @@ impl Measurement {
         pool_optional(&mut self.scheduled, &other.scheduled);
         pool_optional(&mut self.lateness, &other.lateness);
         self.unattributed += other.unattributed;
+        self.overwritten += other.overwritten;
     }
 }
 
 fn pool_optional(into: &mut Option<Histogram>, other: &Option<Histogram>) {
     if let Some(other) = other {
         into.get_or_insert_default().add(other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stall::CoreStalls;
+
+    fn measured(latencies: &[u64], touched: &[u64]) -> Measurement {
+        let mut m = Measurement::default();
+        latencies.iter().for_each(|&ns| m.latency.record(ns));
+        touched.iter().for_each(|&ns| m.touched.record(ns));
+        let n = latencies.len() as u64;
+        m.counts = Counts { sent: n, received: n, stamped: n, arrivals: n, ..Counts::default() };
+        m
+    }
+
+    #[test]
+    fn a_touched_sample_that_is_no_latency_is_found() {
+        measured(&[900, 20_000], &[20_000]).balance().unwrap();
+        let error = measured(&[900, 20_000], &[30_000]).balance().unwrap_err();
+        assert!(error.to_string().contains("2 latencies, 1 touched, 2 not"), "{error}");
+        let unstamped = Measurement { counts: Counts::default(), ..measured(&[900], &[]) };
+        assert!(unstamped.balance().is_err());
+    }
+
+    #[test]
+    fn what_no_stall_touched_is_unknown_where_nobody_watched_or_a_log_was_full() {
+        let watched: CoreStalls = serde_json::from_value(serde_json::json!({
+            "thread": "sender", "core": 0, "threshold_ns": 10_000, "observed_ns": 1, "stalls": 0, "total_ns": 0,
+            "median_ns": 0, "longest_ns": 0, "busy": { "count": 0, "total_ns": 0, "longest_ns": 0 },
+        }))
+        .unwrap();
+        let blind = measured(&[900, 20_000], &[20_000]);
+        assert_eq!(blind.clean(), None);
+        let seen = Measurement { stalls: vec![watched], ..blind };
+        assert_eq!(seen.clean().map(|c| c.samples()), Some(1));
+        assert_eq!(Measurement { unattributed: 1, ..seen }.clean(), None);
     }
 }

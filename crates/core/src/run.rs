@@ -67,11 +67,13 @@ pub struct ClientRecord {
     pub truth: Option<Record>,
     /// Delay that the path is known to impose; the truth where there are no taps.
     pub known_delay_ns: Option<u64>,
-    /// Client minus truth, per percentile.
+    /// Client minus truth, per percentile; empty without a truth, or where it is in doubt.
     pub errors: Vec<Estimate>,
     /// The same on samples that no stall touched, on either side; empty where that isn't known: no thread
     /// spun, so that stalls were not observed, or a log of slow samples was full.
     pub errors_clean: Vec<Estimate>,
+    /// Why client and truth can't be compared, although there is one.
+    pub doubt: Option<String>,
     /// What can be promised of the client, from `errors`; the tightest bound first.
     pub accuracy: Vec<Accuracy>,
     /// Kolmogorov–Smirnov distance between client and truth.
@@ -114,12 +116,12 @@ pub struct TrialRecord {
 pub struct Record {
     /// Every frame in exactly one class.
     pub counts: Counts,
-    /// Share of the received frames that were stamped, 0 to 1.
-    pub stamped_share: f64,
+    /// Share of the received frames that were stamped, 0 to 1; absent where none was received.
+    pub stamped_share: Option<f64>,
     /// Latency from the actual departure, all samples.
     pub latency: Summary,
-    /// Latency of the samples that no stall touched.
-    pub clean: Summary,
+    /// Latency of the samples that no stall touched; absent where that isn't known of every sample.
+    pub clean: Option<Summary>,
     /// Latency from the scheduled departure.
     pub scheduled: Option<Summary>,
     /// Actual minus scheduled departure.
@@ -130,6 +132,8 @@ pub struct Record {
     pub stalls: Vec<CoreStalls>,
     /// Slow samples or stalls that the logs could not hold.
     pub unattributed: u64,
+    /// Frames that were not in yet when a later one took their place in the table of stamps.
+    pub overwritten: u64,
     /// How it went over time.
     pub series: Vec<Point>,
     /// What a reader should know of how it was measured.
@@ -143,12 +147,13 @@ impl Record {
             counts: m.counts,
             stamped_share: m.counts.stamped_share(),
             latency: Summary::of(&m.latency),
-            clean: Summary::of(&m.clean()),
+            clean: m.clean().as_ref().map(Summary::of),
             scheduled: m.scheduled.as_ref().map(Summary::of),
             lateness: m.lateness.as_ref().map(Summary::of),
             pace: m.pace,
             stalls: m.stalls.clone(),
             unattributed: m.unattributed,
+            overwritten: m.overwritten,
             series: m.series.clone(),
             notes: m.notes.clone(),
         }
@@ -198,10 +203,39 @@ pub fn pool(results: &[TrialResult]) -> Vec<Pooled> {
 }
 
 impl Pooled {
-    /// Whether it is known of every sample, on both sides, if a stall touched it.
-    fn clean_is_known(&self) -> bool {
-        let logged = |m: &Measurement| m.unattributed == 0;
-        !self.measured.stalls.is_empty() && logged(&self.measured) && self.truth.as_ref().is_none_or(logged)
+    /// Why client and truth can't be compared, if they can't.
+    fn doubt(&self) -> Option<String> {
+        let truth = self.truth.as_ref();
+        truth.and_then(|truth| self.missed(&truth.counts)).or_else(|| self.confused())
+    }
+
+    /// A tap sees every frame that the client sent and received, and no other.
+    fn missed(&self, truth: &Counts) -> Option<String> {
+        let client = &self.measured.counts;
+        let differs = |what: &str, theirs: u64, ours: u64| {
+            Some(format!("the taps saw {theirs} frames {what} the DUT, and the client {ours}"))
+        };
+        if truth.sent > client.sent {
+            return differs("enter", truth.sent, client.sent);
+        }
+        if truth.received < client.received {
+            return differs("leave", truth.received, client.received);
+        }
+        let late = || format!("{} frames reached the second tap too late to be known", truth.stale);
+        (truth.stale > 0).then(late)
+    }
+
+    /// A table keyed by the 16-bit IP identification takes a frame that arrives after 65,536 others for its
+    /// successor, which then looks like a copy.
+    fn confused(&self) -> Option<String> {
+        let (overwritten, copies) = (self.measured.overwritten, self.measured.counts.duplicates);
+        let both = overwritten > 0 && copies > 0;
+        both.then(|| {
+            format!(
+                "{overwritten} frames were not in when their identification came round again, and {copies} copies \
+                 arrived: some may have been taken for others"
+            )
+        })
     }
 
     fn add(&mut self, result: &TrialResult) {
@@ -232,23 +266,24 @@ impl ClientRecord {
     pub fn of(pooled: &Pooled, results: &[TrialResult]) -> ClientRecord {
         let own: Vec<&TrialResult> = results.iter().filter(|r| r.trial.client.name == pooled.client).collect();
         let known_delay_ns = own.iter().find_map(|r| r.known_delay_ns);
-        let against = |clean: bool| {
-            let side = |m: &Measurement| if clean { m.clean() } else { m.latency.clone() };
-            let client = stats::estimates(&side(&pooled.measured));
+        let doubt = pooled.doubt();
+        let against = |side: fn(&Measurement) -> Option<Histogram>| {
+            let client = side(&pooled.measured)?;
             match (&pooled.truth, known_delay_ns) {
-                (Some(truth), _) => stats::errors(&client, &stats::estimates(&side(truth))),
-                (None, Some(delay)) => stats::errors(&client, &stats::constant(delay)),
-                (None, None) => Vec::new(),
+                _ if doubt.is_some() => None,
+                (Some(truth), _) => Some(stats::errors(&client, &side(truth)?)),
+                (None, delay) => Some(stats::errors_of_constant(&client, delay?)),
             }
         };
-        let errors = against(false);
+        let errors = against(|m| Some(m.latency.clone())).unwrap_or_default();
         ClientRecord {
             client: pooled.client.clone(),
             runs: own.len() as u32,
             measured: Record::of(&pooled.measured),
             truth: pooled.truth.as_ref().map(Record::of),
             known_delay_ns,
-            errors_clean: if pooled.clean_is_known() { against(true) } else { Vec::new() },
+            errors_clean: against(Measurement::clean).unwrap_or_default(),
+            doubt,
             accuracy: stats::accuracies(&errors),
             errors,
             ks_distance: pooled.truth.as_ref().and_then(|t| stats::ks_distance(&pooled.measured.latency, &t.latency)),

@@ -1,13 +1,20 @@
-//! Stalls of the platform, as a spinning thread sees them, and the samples that they touched.
+//! Stalls, as a spinning thread sees them, and the samples that they touched.
+//!
+//! A gap between two iterations of a poll loop is *idle* when the iteration handled no frame: whatever
+//! took the core then was none of the loop's own work. It is *busy* when frames were handled: the
+//! kernel runs much of a path inside the call that sends (softirq), so what the path itself takes and
+//! what the platform takes can't be told apart there. Only idle gaps are stalls.
 
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// A gap between two iterations of a poll loop counts as a stall above this, per frame handled in it.
+/// A gap between two iterations of a poll loop counts above this, per frame handled in it.
 pub const THRESHOLD_NS: u64 = 10_000;
 
-/// Stalls and slow samples kept per trial and thread: 64 Ki of each, about 1 MiB.
+/// Spans kept by default: 64 Ki, 1 MiB.
 const KEPT: usize = 1 << 16;
+/// Most slow samples kept per trial: 1 Mi, 16 MiB.
+const MOST_SLOW: u64 = 1 << 20;
 
 /// A half-open interval of time on some clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,14 +46,23 @@ pub struct SpanLog {
 
 impl Default for SpanLog {
     fn default() -> SpanLog {
-        // Written once, so that no page is missing when it is used.
-        let mut spans = vec![Span { from: 1, to: 1 }; KEPT];
-        spans.clear();
-        SpanLog { spans, dropped: 0 }
+        SpanLog::with_room(KEPT)
     }
 }
 
 impl SpanLog {
+    /// For the slow samples of a trial of so many frames: all of them, if there is memory for it.
+    pub fn for_samples(frames: u64) -> SpanLog {
+        SpanLog::with_room(frames.min(MOST_SLOW) as usize)
+    }
+
+    fn with_room(kept: usize) -> SpanLog {
+        // Written once, so that no page is missing when it is used.
+        let mut spans = vec![Span { from: 1, to: 1 }; kept];
+        spans.clear();
+        SpanLog { spans, dropped: 0 }
+    }
+
     /// From spans recorded elsewhere, `dropped` of which were not kept.
     pub fn from_parts(spans: Vec<Span>, dropped: u64) -> SpanLog {
         SpanLog { spans, dropped }
@@ -55,7 +71,7 @@ impl SpanLog {
     /// Adds a span, or counts it as dropped when full.
     #[inline]
     pub fn push(&mut self, span: Span) {
-        if self.spans.len() < KEPT {
+        if self.spans.len() < self.spans.capacity() {
             self.spans.push(span);
         } else {
             self.dropped += 1;
@@ -114,7 +130,28 @@ pub fn touched(slow: &[Span], stalls: &[Span]) -> Histogram {
     histogram
 }
 
-/// One spinning thread's stalls, in nanoseconds of `CLOCK_MONOTONIC`.
+/// Gaps of which only number and length matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Gaps {
+    /// How many.
+    pub count: u64,
+    /// Their total length, in nanoseconds.
+    pub total_ns: u64,
+    /// The longest, in nanoseconds; 0 without any.
+    pub longest_ns: u64,
+}
+
+impl Gaps {
+    /// Counts one.
+    #[inline]
+    pub fn add(&mut self, ns: u64) {
+        self.count += 1;
+        self.total_ns += ns;
+        self.longest_ns = self.longest_ns.max(ns);
+    }
+}
+
+/// What one spinning thread saw, in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Debug)]
 pub struct Watched {
     /// The thread: `sender`, `receiver`, `sender and receiver`, `generator`, `forwarder`, `reflector`,
@@ -124,19 +161,21 @@ pub struct Watched {
     pub core: Option<usize>,
     /// How long it was observed.
     pub observed_ns: u64,
-    /// Its stalls.
+    /// Its stalls: idle gaps.
     pub log: SpanLog,
+    /// Its busy gaps.
+    pub busy: Gaps,
 }
 
 impl Watched {
     /// In numbers.
     pub fn summary(&self) -> CoreStalls {
-        CoreStalls::of(&self.thread, self.core, self.observed_ns, &self.log)
+        CoreStalls::of(self)
     }
 }
 
-/// What one spinning thread saw of the platform: a client's during the measured part of a trial, a DUT's or
-/// reflector's since it was started.
+/// What one spinning thread saw: a client's during the measured part of a trial, a DUT's or reflector's
+/// since it was started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CoreStalls {
     /// The thread: `sender`, `receiver`, `sender and receiver`, `generator`, `forwarder`, `reflector`,
@@ -156,22 +195,25 @@ pub struct CoreStalls {
     pub median_ns: u64,
     /// The longest, in nanoseconds; 0 without stalls.
     pub longest_ns: u64,
+    /// Gaps over the threshold while it handled frames: the platform's doing or the path's own work.
+    pub busy: Gaps,
 }
 
 impl CoreStalls {
-    /// Summarises a log in nanoseconds.
-    pub fn of(thread: &str, core: Option<usize>, observed_ns: u64, log: &SpanLog) -> CoreStalls {
-        let mut lengths: Vec<u64> = log.spans().iter().map(|s| s.len()).collect();
+    /// In numbers.
+    fn of(watched: &Watched) -> CoreStalls {
+        let mut lengths: Vec<u64> = watched.log.spans().iter().map(|s| s.len()).collect();
         lengths.sort_unstable();
         CoreStalls {
-            thread: thread.to_owned(),
-            core,
+            thread: watched.thread.clone(),
+            core: watched.core,
             threshold_ns: THRESHOLD_NS,
-            observed_ns,
-            stalls: lengths.len() as u64 + log.dropped(),
+            observed_ns: watched.observed_ns,
+            stalls: lengths.len() as u64 + watched.log.dropped(),
             total_ns: lengths.iter().sum(),
             median_ns: lengths.get(lengths.len() / 2).copied().unwrap_or(0),
             longest_ns: lengths.last().copied().unwrap_or(0),
+            busy: watched.busy,
         }
     }
 
@@ -200,9 +242,10 @@ mod tests {
 
     #[test]
     fn a_full_log_says_so() {
-        let mut log = SpanLog::default();
-        (0..KEPT as u64 + 3).for_each(|i| log.push(Span { from: i, to: i + 20_000 }));
+        let mut log = SpanLog::for_samples(5);
+        (0..8).for_each(|i| log.push(Span { from: i, to: i + 20_000 }));
         assert_eq!(log.dropped(), 3);
-        assert_eq!(CoreStalls::of("sender", None, 1, &log).stalls, KEPT as u64 + 3);
+        let watched = Watched { thread: "sender".into(), core: None, observed_ns: 1, log, busy: Gaps::default() };
+        assert_eq!(watched.summary().stalls, 8);
     }
 }

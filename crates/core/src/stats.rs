@@ -17,6 +17,9 @@ pub const LADDER: [Quantile; 7] = [
 
 /// Probability that the interval of an [`Estimate`] misses on either side: two-sided 95%.
 const ONE_SIDE: f64 = 0.025;
+/// The same for each of two quantiles whose difference is to have a two-sided 95% interval, whatever they
+/// have to do with each other (Bonferroni).
+const ONE_SIDE_OF_TWO: f64 = ONE_SIDE / 2.0;
 
 /// A share of the samples, strictly between 0 and 1. Shown as the field does: `p99.9`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -36,7 +39,16 @@ impl Quantile {
     /// Fewest samples whose order statistics bound this quantile on both sides with 95%: the
     /// smallest and largest sample must each fall on its far side with at most 2.5% doubt.
     pub fn needs(self) -> u64 {
-        let samples = |tail: f64| (ONE_SIDE.ln() / (-tail).ln_1p()).ceil() as u64;
+        self.needs_for(ONE_SIDE)
+    }
+
+    /// The same for a difference of two quantiles.
+    pub fn needs_for_error(self) -> u64 {
+        self.needs_for(ONE_SIDE_OF_TWO)
+    }
+
+    fn needs_for(self, one_side: f64) -> u64 {
+        let samples = |tail: f64| (one_side.ln() / (-tail).ln_1p()).ceil() as u64;
         samples(1.0 - self.0).max(samples(self.0))
     }
 }
@@ -85,26 +97,34 @@ impl Interval {
 
 /// Every quantile of [`LADDER`], each with the exact binomial interval of its order statistics.
 pub fn estimates(histogram: &Histogram) -> Vec<Estimate> {
+    ladder(histogram, ONE_SIDE)
+}
+
+fn ladder(histogram: &Histogram, one_side: f64) -> Vec<Estimate> {
     let cumulative = histogram.cumulative();
-    LADDER.iter().map(|&quantile| estimate(&cumulative, quantile)).collect()
+    LADDER.iter().map(|&quantile| estimate_within(&cumulative, quantile, one_side)).collect()
 }
 
 /// One quantile of a cumulative distribution as [`Histogram::cumulative`] gives it.
 pub fn estimate(cumulative: &[(u64, u64)], quantile: Quantile) -> Estimate {
+    estimate_within(cumulative, quantile, ONE_SIDE)
+}
+
+fn estimate_within(cumulative: &[(u64, u64)], quantile: Quantile, one_side: f64) -> Estimate {
     let samples = cumulative.last().map_or(0, |&(_, n)| n);
     let at = |rank: u64| cumulative[cumulative.partition_point(|&(_, n)| n < rank)].0 as i64;
-    let value = rank_interval(samples, quantile).map(|(low, high)| {
+    let value = rank_interval(samples, quantile, one_side).map(|(low, high)| {
         let rank = ((samples as f64 * quantile.0).ceil() as u64).clamp(low, high);
         Interval { ns: at(rank), low_ns: at(low), high_ns: at(high) }
     });
-    Estimate { quantile, value, needs: quantile.needs() }
+    Estimate { quantile, value, needs: quantile.needs_for(one_side) }
 }
 
-/// Ranks (from 1) of the order statistics that bound a quantile with 95%; `None` when the sample is
-/// too small. Exact: with B ~ Binomial(n, q), the lower rank is the largest l with P(B < l) ≤ 2.5%,
-/// the upper the smallest u with P(B ≥ u) ≤ 2.5% (David & Nagaraja, Order Statistics, §7.1).
-fn rank_interval(samples: u64, quantile: Quantile) -> Option<(u64, u64)> {
-    if samples < quantile.needs() {
+/// Ranks (from 1) of the order statistics that bound a quantile; `None` when the sample is too small.
+/// Exact: with B ~ Binomial(n, q), the lower rank is the largest l with P(B < l) ≤ `one_side`, the upper
+/// the smallest u with P(B ≥ u) ≤ `one_side` (David & Nagaraja, Order Statistics, §7.1).
+fn rank_interval(samples: u64, quantile: Quantile, one_side: f64) -> Option<(u64, u64)> {
+    if samples < quantile.needs_for(one_side) {
         return None;
     }
     let (first, weights) = binomial_weights(samples, quantile.0);
@@ -113,11 +133,11 @@ fn rank_interval(samples: u64, quantile: Quantile) -> Option<(u64, u64)> {
     let mut low = first;
     let mut high = None;
     for (k, weight) in (first..).zip(&weights) {
-        if below <= ONE_SIDE * total {
+        if below <= one_side * total {
             low = k;
         }
         below += weight;
-        if high.is_none() && total - below <= ONE_SIDE * total {
+        if high.is_none() && total - below <= one_side * total {
             high = Some(k + 1);
         }
     }
@@ -161,8 +181,18 @@ pub fn ks_distance(a: &Histogram, b: &Histogram) -> Option<f64> {
     Some(values.map(|v| (share(&a, total_a, v) - share(&b, total_b, v)).abs()).fold(0.0, f64::max))
 }
 
-/// A client's error at each quantile that both it and the truth support.
-pub fn errors(client: &[Estimate], truth: &[Estimate]) -> Vec<Estimate> {
+/// A client's error at each quantile that both it and the truth support. Each side's interval is
+/// 97.5%, so that their difference has 95% whatever they have to do with each other (Bonferroni).
+pub fn errors(client: &Histogram, truth: &Histogram) -> Vec<Estimate> {
+    differences(&ladder(client, ONE_SIDE_OF_TWO), &ladder(truth, ONE_SIDE_OF_TWO))
+}
+
+/// A client's error where the delay is the same for every frame and known exactly.
+pub fn errors_of_constant(client: &Histogram, delay_ns: u64) -> Vec<Estimate> {
+    differences(&estimates(client), &constant(delay_ns))
+}
+
+fn differences(client: &[Estimate], truth: &[Estimate]) -> Vec<Estimate> {
     let pairs = client.iter().zip(truth);
     pairs.map(|(c, t)| Estimate { value: c.value.zip(t.value).map(|(c, t)| c.minus(t)), ..*c }).collect()
 }
@@ -222,22 +252,22 @@ mod tests {
     #[test]
     fn a_quantile_is_given_from_exactly_the_samples_it_needs() {
         for quantile in &LADDER[..5] {
-            assert!(rank_interval(quantile.needs() - 1, *quantile).is_none());
-            assert!(rank_interval(quantile.needs(), *quantile).is_some());
+            assert!(rank_interval(quantile.needs() - 1, *quantile, ONE_SIDE).is_none());
+            assert!(rank_interval(quantile.needs(), *quantile, ONE_SIDE).is_some());
         }
     }
 
     #[test]
     fn ranks_agree_with_published_tables() {
         // Median of n samples, 95%: Conover, Practical Nonparametric Statistics, table A3.
-        assert_eq!(rank_interval(10, q(0.5)), Some((2, 9)));
-        assert_eq!(rank_interval(20, q(0.5)), Some((6, 15)));
-        assert_eq!(rank_interval(100, q(0.5)), Some((40, 61)));
+        assert_eq!(rank_interval(10, q(0.5), ONE_SIDE), Some((2, 9)));
+        assert_eq!(rank_interval(20, q(0.5), ONE_SIDE), Some((6, 15)));
+        assert_eq!(rank_interval(100, q(0.5), ONE_SIDE), Some((40, 61)));
     }
 
     #[test]
     fn huge_samples_are_bounded_tightly_and_fast() {
-        let (low, high) = rank_interval(1_000_000_000, q(0.5)).unwrap();
+        let (low, high) = rank_interval(1_000_000_000, q(0.5), ONE_SIDE).unwrap();
         // ±1.96 σ with σ = √(n/4).
         let expected = 1.959_964 * (1e9_f64 / 4.0).sqrt();
         assert!(((high - low) as f64 / 2.0 - expected).abs() < 2.0, "{low} {high}");
@@ -284,7 +314,7 @@ mod tests {
         /// in 400 draws: 5 standard deviations).
         #[test]
         fn intervals_cover(share in 0.05_f64..0.95, n in 200_u64..2_000, seed: u64) {
-            let (low, high) = rank_interval(n, q(share)).unwrap();
+            let (low, high) = rank_interval(n, q(share), ONE_SIDE).unwrap();
             let mut state = seed | 1;
             let mut covered = 0;
             for _ in 0..400 {

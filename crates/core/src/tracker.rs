@@ -53,17 +53,24 @@ pub struct Unbalanced {
     equation: String,
 }
 
+impl Unbalanced {
+    /// From what doesn't add up, in numbers.
+    pub(crate) fn new(equation: String) -> Unbalanced {
+        Unbalanced { equation }
+    }
+}
+
 impl Counts {
     /// Checks both equations.
     pub fn balance(&self) -> Result<(), Unbalanced> {
         let classes =
             self.received + self.duplicates + self.corrupted + self.stale + self.foreign + self.warmup_arrivals;
         if self.arrivals != classes {
-            return Err(Unbalanced { equation: format!("{} arrivals, {classes} classified", self.arrivals) });
+            return Err(Unbalanced::new(format!("{} arrivals, {classes} classified", self.arrivals)));
         }
         if self.sent != self.received + self.lost {
             let equation = format!("{} sent, {} received, {} lost", self.sent, self.received, self.lost);
-            return Err(Unbalanced { equation });
+            return Err(Unbalanced::new(equation));
         }
         Ok(())
     }
@@ -73,9 +80,9 @@ impl Counts {
         self.sent.abs_diff(self.received + self.lost)
     }
 
-    /// Share of the received frames that carry a latency; 1 when nothing was received.
-    pub fn stamped_share(&self) -> f64 {
-        if self.received == 0 { 1.0 } else { self.stamped as f64 / self.received as f64 }
+    /// Share of the received frames that carry a latency; `None` when nothing was received.
+    pub fn stamped_share(&self) -> Option<f64> {
+        (self.received > 0).then(|| self.stamped as f64 / self.received as f64)
     }
 
     /// Adds another trial's counts, for pooling.
@@ -257,7 +264,8 @@ mod tests {
         let counts = feed(0, &[0, 1, 3, 2, 2, 5, 6, 6, 8, 7], 10);
         assert_eq!((counts.received, counts.lost), (8, 2));
         assert_eq!((counts.duplicates, counts.reordered), (2, 2));
-        assert_eq!(counts.stamped_share(), 1.0);
+        assert_eq!(counts.stamped_share(), Some(1.0));
+        assert_eq!(feed(0, &[], 3).stamped_share(), None);
     }
 
     #[test]

@@ -70,6 +70,23 @@ pub fn link(netns: Option<&str>, interface: &str) -> Result<Link, LabError> {
     resolved(netns, found)
 }
 
+/// Number of its receive queues in use.
+///
+/// Errors: the interface is gone.
+pub fn receive_queues(link: &Link) -> Result<usize, LabError> {
+    let queues = in_sysfs(link, &["ls", &format!("/sys/class/net/{}/queues", link.interface)])?;
+    Ok(queues.split_whitespace().filter(|queue| queue.starts_with("rx-")).count())
+}
+
+/// Runs a command that looks at `/sys/class/net`, which shows the namespace that mounted it: `ip netns exec`
+/// mounts it anew.
+pub(crate) fn in_sysfs(link: &Link, command: &[&str]) -> Result<String, LabError> {
+    match link.netns.as_deref() {
+        None => run(None, command[0], &command[1..]),
+        Some(netns) => run(None, "ip", &[&["netns", "exec", netns], command].concat()),
+    }
+}
+
 fn shown(netns: Option<&str>) -> Result<Vec<Shown>, LabError> {
     let text = run(netns, "ip", &["-json", "-details", "address", "show"])?;
     parse(&text).map_err(|e| LabError::Output { command: "ip -json address".to_owned(), why: e.to_string() })
@@ -143,7 +160,8 @@ mod tests {
 
     #[test]
     fn the_loopback_is_always_there_and_others_are_listed() {
-        assert_eq!(link(None, "lo").unwrap().index, 1);
+        let lo = link(None, "lo").unwrap();
+        assert_eq!((lo.index, receive_queues(&lo).unwrap()), (1, 1));
         let said = link(None, "no-such").unwrap_err().to_string();
         assert!(said.contains("lo"), "{said}");
     }

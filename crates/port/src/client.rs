@@ -54,14 +54,11 @@ pub struct Outcome {
     pub watched: Vec<Watched>,
 }
 
-/// The pace of `frames` departures, the last `span_ns` after the first.
-pub fn pace(traffic: &Traffic, frames: u64, span_ns: u64) -> Pace {
+/// The pace of `frames` departures, the last `span_ns` after the first; `None` where fewer than two make no
+/// pace.
+pub fn pace(traffic: &Traffic, frames: u64, span_ns: u64) -> Option<Pace> {
     let requested = traffic.rate.frames_per_second();
-    let achieved = match (frames, span_ns) {
-        (0 | 1, _) | (_, 0) => requested,
-        _ => (frames - 1) as f64 * 1e9 / span_ns as f64,
-    };
-    Pace { requested, achieved }
+    (frames > 1 && span_ns > 0).then(|| Pace { requested, achieved: (frames - 1) as f64 * 1e9 / span_ns as f64 })
 }
 
 /// Which threads a packet client runs, and where.
@@ -236,7 +233,7 @@ fn outcome(
         touched: Histogram::from_counts(&seen.touched.counts()),
         scheduled: paced.then(|| Histogram::from_counts(&seen.scheduled.counts())),
         lateness: paced.then(|| Histogram::from_counts(&sent.lateness)),
-        pace: paced.then(|| pace(traffic, sent.measured, sent.span_ns)),
+        pace: pace(traffic, sent.measured, sent.span_ns).filter(|_| paced),
         ..Measurement::default()
     };
     // The length is what was recorded as latency, to the nanosecond: touched samples are later taken away

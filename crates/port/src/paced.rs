@@ -142,7 +142,7 @@ impl<'a, T: Transmit> Departures<'a, T> {
     /// it may leave and the schedule doesn't count.
     fn send_due(&mut self, first_due: Tsc) -> Result<usize, ClientError> {
         let Departures { clock, port, plan, live, schedule, start, index, lateness, first, last, .. } = self;
-        let (mut hopeless, before) = (None, *index);
+        let before = *index;
         let sent = port.send(|buffer| {
             let offset = *schedule.peek()?;
             let now = clock.now();
@@ -155,10 +155,6 @@ impl<'a, T: Transmit> Departures<'a, T> {
                 return None;
             }
             let late_ns = clock.rate().ns(now.0 - due);
-            if late_ns > HOPELESS_NS.max(offset / 50).min(signature::MAX_LATENESS_NS) {
-                hopeless = Some(offset + late_ns);
-                return None;
-            }
             schedule.next();
             plan.write(buffer, *index as u32, Departure { at: now.0, lateness_ns: late_ns });
             if *index >= plan.traffic.warmup_frames {
@@ -172,10 +168,16 @@ impl<'a, T: Transmit> Departures<'a, T> {
             Some(plan.length(port_frames(plan)))
         });
         live.sent.store(*index, Relaxed);
-        match hopeless {
-            Some(elapsed_ns) => Err(plan.unreachable(*index, elapsed_ns)),
-            None => sent.map_err(ClientError::sending),
-        }
+        sent.map_err(ClientError::sending)
+    }
+
+    /// Fails where a frame that was due at `due` shows that the rate can't be kept, whether or not the port
+    /// has room for it now.
+    fn check_rate(&mut self, due: Tsc, now: Tsc) -> Result<(), ClientError> {
+        let offset = self.schedule.peek().copied().unwrap_or(0);
+        let late_ns = self.clock.rate().ns(now.0 - due.0);
+        let hopeless = late_ns > HOPELESS_NS.max(offset / 50).min(signature::MAX_LATENESS_NS);
+        if hopeless { Err(self.plan.unreachable(self.index, offset + late_ns)) } else { Ok(()) }
     }
 }
 
@@ -202,6 +204,7 @@ impl<T: Transmit> Half for Departures<'_, T> {
             }
             return Ok(Turn::default());
         }
+        self.check_rate(due, now)?;
         let before = self.index;
         let handled = self.send_due(due)?;
         let boundary = self.plan.traffic.warmup_frames;
@@ -236,7 +239,7 @@ impl<'a, R: Receive> Arrivals<'a, R> {
             tracker: Tracker::new(plan.traffic.warmup_frames),
             scheduled: Recorder::default(),
             touched: Recorder::default(),
-            slow: SpanLog::default(),
+            slow: SpanLog::for_samples(plan.traffic.frames),
         };
         Arrivals { clock, port, plan, live, seen, last_arrival: Tsc(0) }
     }

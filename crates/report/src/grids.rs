@@ -91,16 +91,19 @@ fn key(series: &[Series<'_>]) -> Grid {
 fn accuracy(series: &[Series<'_>]) -> Grid {
     let mut lines = Vec::new();
     for s in series {
-        let unseen = s.client.measured.stalls.is_empty();
-        let clean = if unseen {
-            Entry::text("it can't see stalls")
-        } else {
-            bounds(&stats::accuracies(&s.client.errors_clean))
+        let clean = match &s.client.measured.clean {
+            Some(_) => bounds(&stats::accuracies(&s.client.errors_clean)),
+            None => Entry::text(format!("unknown: {}", why_unknown(&s.client.measured))),
         };
         let ks = s.client.ks_distance.map_or("–".to_owned(), |d| format!("{d:.4}"));
         lines.push(line(s, [bounds(&s.client.accuracy), clean, Entry::number(ks)]));
     }
     Grid::new(heads(&["client", "all samples", "without samples that a stall touched", "KS distance"]), lines)
+}
+
+/// Why it isn't known which samples a stall touched.
+fn why_unknown(record: &Record) -> &'static str {
+    if record.stalls.is_empty() { "no thread spun" } else { "a log was full" }
 }
 
 fn bounds(accuracy: &[Accuracy]) -> Entry {
@@ -128,7 +131,18 @@ fn spread(series: &[Series<'_>]) -> Grid {
     Grid::new(ladder(&["client", "runs"]), series.iter().map(row).collect())
 }
 
-const STALLS: [&str; 8] = ["", "thread", "observed", "stalls", "per second", "share of time", "median", "longest"];
+const STALLS: [&str; 10] = [
+    "",
+    "thread",
+    "observed",
+    "stalls",
+    "per second",
+    "share of time",
+    "median",
+    "longest",
+    "busy gaps",
+    "longest busy",
+];
 
 fn stalls(runs: &[StoredRun], series: &[Series<'_>]) -> Grid {
     let mut lines = Vec::new();
@@ -168,6 +182,7 @@ fn per_thread<'a>(series: &Series<'a>) -> Vec<Vec<&'a CoreStalls>> {
 /// Of the trials of one thread. Medians can't be pooled: their range is shown.
 fn stall_cells(trials: &[&CoreStalls]) -> Vec<Entry> {
     let sum = |of: fn(&CoreStalls) -> u64| trials.iter().map(|s| of(s)).sum::<u64>();
+    let longest = |of: fn(&CoreStalls) -> u64| trials.iter().map(|s| of(s)).max().unwrap_or(0);
     let (observed, stalls) = (sum(|s| s.observed_ns), sum(|s| s.stalls));
     let medians = || trials.iter().map(|s| s.median_ns);
     let (low, high) = (medians().min().unwrap_or(0), medians().max().unwrap_or(0));
@@ -181,7 +196,9 @@ fn stall_cells(trials: &[&CoreStalls]) -> Vec<Entry> {
         Entry::number(rate),
         Entry::number(format::part(sum(|s| s.total_ns), observed)).with(format::ns(sum(|s| s.total_ns))),
         Entry::number(median),
-        Entry::number(format::ns(trials.iter().map(|s| s.longest_ns).max().unwrap_or(0))),
+        Entry::number(format::ns(longest(|s| s.longest_ns))),
+        Entry::number(format::count(sum(|s| s.busy.count))).with(format::part(sum(|s| s.busy.total_ns), observed)),
+        Entry::number(format::ns(longest(|s| s.busy.longest_ns))),
     ]
 }
 
@@ -196,7 +213,7 @@ fn touched(series: &[Series<'_>]) -> Grid {
     for s in series {
         let sides = [("client", Some(&s.client.measured)), ("truth", s.client.truth.as_ref())];
         for (what, record) in sides.into_iter().filter_map(|(what, record)| Some((what, record?))) {
-            let cells = touched_cells(what, record, s.client.measured.stalls.is_empty());
+            let cells = touched_cells(what, record);
             lines.push(if what == "client" { line(s, cells) } else { more(cells) });
         }
     }
@@ -204,22 +221,27 @@ fn touched(series: &[Series<'_>]) -> Grid {
     Grid::new(heads(&head), lines)
 }
 
-/// `blind`: no thread of the client spun, so that stalls could not be seen.
-fn touched_cells(what: &str, record: &Record, blind: bool) -> Vec<Entry> {
-    let (all, clean) = (&record.latency, &record.clean);
-    let touched = all.samples.saturating_sub(clean.samples);
-    let share = match touched {
-        0 if blind => Entry::missing("unknown", "no thread spun"),
-        _ => Entry::number(format::count(touched)).with(format::part(touched, all.samples)),
+fn touched_cells(what: &str, record: &Record) -> Vec<Entry> {
+    let all = &record.latency;
+    let share = match &record.clean {
+        Some(clean) => {
+            let touched = all.samples - clean.samples;
+            Entry::number(format::count(touched)).with(format::part(touched, all.samples))
+        }
+        None => Entry::missing("unknown", why_unknown(record)),
+    };
+    let clean = |share: f64| match &record.clean {
+        Some(clean) => at(clean, share),
+        None => Entry::text("–"),
     };
     vec![
         Entry::text(what),
         Entry::number(format::count(all.samples)),
         share,
         at(all, 0.999),
-        at(clean, 0.999),
+        clean(0.999),
         at(all, 0.9999),
-        at(clean, 0.9999),
+        clean(0.9999),
     ]
 }
 
@@ -273,7 +295,8 @@ fn count_cells(what: &str, record: &Record) -> Vec<Entry> {
     let c = &record.counts;
     let of_sent = |n: u64| Entry::number(format::count(n)).with(format::part(n, c.sent));
     let plain = [c.reordered, c.duplicates, c.corrupted, c.stale, c.foreign, c.arrivals];
-    let stamped = Entry::number(format::count(c.stamped)).with(format::share(record.stamped_share));
+    let stamped =
+        Entry::number(format::count(c.stamped)).with(record.stamped_share.map_or("–".to_owned(), format::share));
     let first =
         [Entry::text(what), Entry::number(format::count(c.sent)), of_sent(c.received), of_sent(c.lost), stamped];
     let warmup = Entry::number(format::count(c.warmup_arrivals)).with(format!("{} sent", format::count(c.warmup_sent)));

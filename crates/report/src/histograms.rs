@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use usect_core::histogram::Histogram;
+use usect_core::measurement::Measurement;
 use usect_core::run::Pooled;
 
 /// Pooled distributions per client name.
@@ -13,15 +14,15 @@ pub struct Histograms(BTreeMap<String, ClientHistograms>);
 pub struct ClientHistograms {
     /// Latency of every stamped frame, from its actual departure.
     pub latency: Histogram,
-    /// The part of `latency` that no stall touched.
-    pub clean: Histogram,
+    /// The part of `latency` that no stall touched, where that is known.
+    pub clean: Option<Histogram>,
     /// Latency from the scheduled departure, where the client knows it.
     pub scheduled: Option<Histogram>,
     /// Actual minus scheduled departure, likewise.
     pub lateness: Option<Histogram>,
     /// What the taps saw of the same frames, where there were taps.
     pub truth: Option<Histogram>,
-    /// The part of `truth` that no stall touched.
+    /// The part of `truth` that no stall touched, where that is known.
     pub truth_clean: Option<Histogram>,
 }
 
@@ -50,7 +51,7 @@ impl ClientHistograms {
             scheduled: pooled.measured.scheduled.clone(),
             lateness: pooled.measured.lateness.clone(),
             truth: pooled.truth.as_ref().map(|t| t.latency.clone()),
-            truth_clean: pooled.truth.as_ref().map(|t| t.clean()),
+            truth_clean: pooled.truth.as_ref().and_then(Measurement::clean),
         }
     }
 }

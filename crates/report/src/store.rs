@@ -10,7 +10,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use usect_core::run::{self, Header, Pooled, Run, SCHEMA, TrialRecord};
+use usect_core::measurement::Measurement;
+use usect_core::run::{self, Header, Pooled, Record, Run, SCHEMA, TrialRecord};
 use usect_core::trial::TrialResult;
 
 const RUN_JSON: &str = "run.json";
@@ -230,7 +231,15 @@ fn add(pooled: &mut Vec<Pooled>, trial: &TrialRecord, folder: &Path) -> Result<(
     let client = &trial.trial.client.name;
     let path = folder.join(hlog_name(client, trial.trial.run));
     let read = hlog::read(&read_text(&path)?).map_err(|reason| StoreError::Damaged { path, reason });
-    let (measured, truth) = read?;
+    let (mut measured, mut truth) = read?;
+    // What a distribution of untouched samples depends on, besides the distributions.
+    let seen = |m: &mut Measurement, record: &Record| {
+        (m.stalls, m.unattributed) = (record.stalls.clone(), record.unattributed);
+    };
+    seen(&mut measured, &trial.measured);
+    if let (Some(truth), Some(record)) = (&mut truth, &trial.truth) {
+        seen(truth, record);
+    }
     match pooled.iter_mut().find(|p| p.client == *client) {
         None => pooled.push(Pooled { client: client.clone(), measured, truth }),
         Some(so_far) => {

@@ -88,8 +88,8 @@ impl Page<'_> {
         for quantile in shown() {
             let lacking: Vec<String> = self.run.clients.iter().flat_map(|c| lacking(c, quantile)).collect();
             if !lacking.is_empty() {
-                let needs = format::count(quantile.needs());
-                let _ = writeln!(text, "{quantile}: n/a (needs {needs}); {}", lacking.join(", "));
+                let (needs, for_error) = (format::count(quantile.needs()), format::count(quantile.needs_for_error()));
+                let _ = writeln!(text, "{quantile}: n/a (needs {needs}, an error {for_error}); {}", lacking.join(", "));
             }
         }
         text
@@ -101,7 +101,7 @@ impl Page<'_> {
         for client in &self.run.clients {
             let c = &client.measured.counts;
             let counts = [c.sent, c.received, c.lost, c.duplicates, c.reordered, c.corrupted].map(format::count);
-            let cells = counts.into_iter().chain([format::share(client.measured.stamped_share)]);
+            let cells = counts.into_iter().chain([client.measured.stamped_share.map_or("–".to_owned(), format::share)]);
             table.add_row(named(&client.client, cells));
         }
         trimmed(&table)
@@ -131,7 +131,7 @@ impl Page<'_> {
         let noted = self.run.clients.iter().flat_map(|c| c.measured.notes.iter().map(move |n| (&c.client, n)));
         let lost = self.run.clients.iter().filter(|c| c.measured.unattributed > 0).map(|c| {
             let lost = format::count(c.measured.unattributed);
-            format!("{}: {lost} slow samples or stalls did not fit the log, so `touched` may be too low", c.client)
+            format!("{}: {lost} slow samples or stalls did not fit the log, so touched samples are unknown", c.client)
         });
         noted.map(|(client, note)| format!("{client}: {}", plain(note))).chain(lost).collect::<Vec<_>>().join("\n")
     }
@@ -140,8 +140,8 @@ impl Page<'_> {
         let text = "error: client minus truth, where truth is what passive taps in the wires at the DUT's two\n\
                     interfaces saw of the same frames (a bare wire adds nothing). \"Accurate to within X\n\
                     up to pY\" bounds that error, its 95% interval included. touched: samples in flight\n\
-                    during a stall of the platform. n/a: too few samples for a 95% interval, so no figure\n\
-                    is given.";
+                    during a stall of a watched thread. n/a: too few samples for a 95% interval, so no\n\
+                    figure is given.";
         self.styled("2", text)
     }
 
@@ -197,14 +197,19 @@ fn figure(estimate: Option<&Estimate>, write: fn(i64) -> String) -> Cell {
 }
 
 fn lacking(client: &ClientRecord, quantile: Quantile) -> Vec<String> {
+    let lacks = |estimates: &[Estimate]| estimates.iter().any(|e| e.quantile == quantile && e.value.is_none());
     let of = |record: &Record, whose: String| {
-        let lacks = record.latency.quantiles.iter().any(|e| e.quantile == quantile && e.value.is_none());
-        lacks.then(|| format!("{whose} has {}", format::count(record.latency.samples)))
+        let has = format::count(record.latency.samples);
+        lacks(&record.latency.quantiles).then(|| format!("{whose} has {has}"))
     };
     let own = of(&client.measured, client.client.clone());
-    let truth = client.truth.as_ref().and_then(|t| of(t, format!("{}'s truth", client.client)));
-    // Both saw the same frames, so the truth is only worth a word where it alone lacks samples.
-    own.or(truth).into_iter().collect()
+    let truth = || client.truth.as_ref().and_then(|t| of(t, format!("{}'s truth", client.client)));
+    let error = || {
+        let has = format::count(client.measured.latency.samples);
+        lacks(&client.errors).then(|| format!("{}'s error has {has}", client.client))
+    };
+    // All are of the same frames: what comes later is only worth a word where it alone lacks samples.
+    own.or_else(truth).or_else(error).into_iter().collect()
 }
 
 fn named(name: &str, cells: impl IntoIterator<Item = String>) -> Vec<Cell> {
@@ -215,7 +220,7 @@ fn pace_cells(record: &Record) -> [String; 7] {
     let p99 = Quantile::new(0.99);
     let late = record.lateness.as_ref().and_then(|l| l.quantiles.iter().find(|e| Some(e.quantile) == p99)?.value);
     let [stalls, of_time, longest] = stall_cells(&record.stalls);
-    let touched = record.latency.samples - record.clean.samples.min(record.latency.samples);
+    let touched = record.clean.as_ref().map(|clean| record.latency.samples - clean.samples);
     [
         record.pace.map_or("–".to_owned(), |p| format::rate(p.requested)),
         record.pace.map_or("–".to_owned(), |p| format::share(p.achieved / p.requested)),
@@ -223,7 +228,7 @@ fn pace_cells(record: &Record) -> [String; 7] {
         stalls,
         of_time,
         longest,
-        if record.stalls.is_empty() { "unknown".to_owned() } else { format::count(touched) },
+        touched.map_or("unknown".to_owned(), format::count),
     ]
 }
 

@@ -6,6 +6,9 @@ use usect_core::stats::{self, Accuracy};
 
 /// `accurate to within 2 µs up to p99, 200 µs up to p99.999`.
 pub(crate) fn of(client: &ClientRecord) -> String {
+    if let Some(doubt) = &client.doubt {
+        return format!("its error is unknown: {doubt}");
+    }
     if client.errors.is_empty() {
         return "no truth was taken, so its error is unknown".to_owned();
     }

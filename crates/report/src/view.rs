@@ -218,7 +218,7 @@ fn notes(series: &[Series<'_>]) -> Vec<(String, String)> {
         let measured = &s.client.measured;
         let lost = (measured.unattributed > 0).then(|| {
             let lost = format::count(measured.unattributed);
-            format!("{lost} slow samples or stalls did not fit the log: as many touched samples may be missing")
+            format!("{lost} slow samples or stalls did not fit the log, so touched samples are unknown")
         });
         let truth = s.client.truth.iter().flat_map(|t| t.notes.iter().map(|n| format!("truth: {n}")));
         measured.notes.iter().cloned().chain(truth).chain(lost).map(|n| (s.label(), n)).collect::<Vec<_>>()

@@ -212,13 +212,11 @@
     const scheduled = chosen("from") === "scheduled", log = chosen("axis") === "log";
     controls.querySelector("[name=samples]").closest("fieldset").disabled = scheduled;
     const shown = data.clients.filter((c) => useful(measured(c)));
-    const blind = chosen("samples") === "clean" && !scheduled ? shown.filter((c) => c.stalls.length === 0).map((c) => c.label) : [];
     const missing = data.clients.filter((c) => !useful(measured(c))).map((c) => c.label);
     const note = byId("distribution-note");
-    note.hidden = !scheduled && missing.length + blind.length === 0;
+    note.hidden = !scheduled && missing.length === 0;
     note.textContent = (scheduled ? "Of latencies from the scheduled departure, all samples are shown. " : "")
-      + (blind.length ? `Saw no stalls, so nothing is left out of: ${blind.join(", ")}. ` : "")
-      + (missing.length ? `Without such samples: ${missing.join(", ")}.` : "");
+      + (missing.length ? `${scheduled ? "Without such samples" : "It is not known which samples a stall touched"}: ${missing.join(", ")}.` : "");
     const marks = (y) => controls.elements.intervals.checked ? shown.map((c) => intervals(c, measured(c), y, c.label)) : [];
     const far = 1.15 * Math.max(1, ...shown.map((c) => valueAt(measured(c), 0.001)));
     const firsts = [...shown.map(measured), ...(chosen("truth") === "none" ? [] : data.clients.map(truth).filter(useful))].map((d) => d.ns[0]);
@@ -369,7 +367,7 @@
     const rows = [...new Set(all.map((s) => s.row))];
     byId("stall-bars").style.height = `${90 + 24 * rows.length}px`;
     const tone = (s) => s.client ? color(s.client) : quiet();
-    const text = all.map(({ bar: b, row }) => `<b>${row}</b>${b.run ? `, run ${b.run}` : ""}<br>${count(b.stalls)} stalls over ${ns(b.threshold_ns)} in ${ns(b.observed_ns)}<br>total ${ns(b.total_ns)}, median ${ns(b.median_ns)}, longest ${ns(b.longest_ns)}`);
+    const text = all.map(({ bar: b, row }) => `<b>${row}</b>${b.run ? `, run ${b.run}` : ""}<br>${count(b.stalls)} stalls over ${ns(b.threshold_ns)} in ${ns(b.observed_ns)}<br>total ${ns(b.total_ns)}, median ${ns(b.median_ns)}, longest ${ns(b.longest_ns)}<br>${count(b.busy.count)} busy gaps, longest ${ns(b.busy.longest_ns)}`);
     const dots = (x, more) => ({
       mode: "markers", y: all.map((s) => s.row), x: all.map(x), text, hovertemplate: "%{text}<extra></extra>", showlegend: false,
       marker: { color: all.map(tone), size: 9, opacity: 0.85, symbol: all.map((s) => s.client ? SYMBOLS[s.client.color] : "line-ns-open"), line: { width: 1.5 } }, ...more,

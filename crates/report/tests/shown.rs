@@ -181,10 +181,14 @@ fn plots_begin_and_end_where_the_sample_does() {
         let histograms = full().histograms.get(name).unwrap();
         for (key, histogram) in [
             ("latency", Some(&histograms.latency)),
-            ("clean", Some(&histograms.clean)),
+            ("clean", histograms.clean.as_ref()),
             ("scheduled", histograms.scheduled.as_ref()),
             ("truth", histograms.truth.as_ref()),
         ] {
+            if key == "clean" && name == "udp-blocking" {
+                assert!(histogram.is_none() && client[key].is_null(), "its threads don't spin, so it isn't known");
+                continue;
+            }
             let (curve, all) = (&client[key], histogram.unwrap().cumulative());
             let (ns, above) = (curve["ns"].as_array().unwrap(), curve["above"].as_array().unwrap());
             let samples = histogram.unwrap().samples();

@@ -144,7 +144,7 @@ fn a_full_disk_leaves_no_half_written_file() {
     for (kib, run_fits) in [(40, false), (700, true)] {
         let disk = match Tiny::mount(kib) {
             Ok(disk) => disk,
-            Err(why) => return eprintln!("skipped: no small file system could be mounted ({why})"),
+            Err(why) => return usect_testing::skip(&format!("no small file system could be mounted ({why})")),
         };
         let folder = store::create(disk.0.path(), "full").unwrap();
         let path = folder.path().to_owned();

@@ -7,7 +7,7 @@ use usect_core::port_name::Engine;
 use usect_core::scenario::{Mode, Wait};
 use usect_core::trial::Trial;
 use usect_dut::{Dut, Reflector};
-use usect_lab::within;
+use usect_lab::{receive_queues, within};
 use usect_port::ClientError;
 use usect_port::client::{Client, PacketClient, Threads};
 use usect_port::{Port, Receive, Transmit, udp};
@@ -52,6 +52,14 @@ fn xdp(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
 /// Opens an AF_XDP port at one end of a path.
 pub(crate) fn open_xdp(end: &crate::path::End, take: Take) -> Result<Port<XdpTx, XdpRx>, RigError> {
     let link = end.link.as_ref().expect("xdp ports are named by interface");
+    let queues = receive_queues(link)?;
+    if take != Take::Nothing && queues > 1 {
+        return Err(RigError::Asked(format!(
+            "interface `{0}` spreads frames over {queues} receive queues and the xdp engine reads the first; make it \
+             one with `ethtool -L {0} combined 1`",
+            link.interface
+        )));
+    }
     Ok(within(end.netns.as_deref(), || afxdp::open(link.index, take))??)
 }
 

@@ -57,8 +57,8 @@ pub enum RigError {
         /// What went wrong.
         source: usect_port::ClientError,
     },
-    /// The counts of the truth do not add up.
-    #[error("truth: {0}")]
+    /// The counts of a trial do not add up.
+    #[error(transparent)]
     Unbalanced(#[from] usect_core::tracker::Unbalanced),
     /// What was asked for can't be done.
     #[error("{0}")]

@@ -33,11 +33,12 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     watched.extend(others.map(|w| w.watch.finish(w.thread, w.core, &bridge)));
     let mut client = outcome.measurement;
     attribute(&mut client, &outcome.slow, &watched);
+    client.balance()?;
     client.series = series.0;
     let truth = tap.map(|tap| {
         let (mut truth, slow) = tap.finish();
-        truth.counts.balance()?;
         attribute(&mut truth, &slow, &watched);
+        truth.balance()?;
         truth.series = series.1;
         Ok::<_, RigError>(truth)
     });

@@ -9,7 +9,10 @@ mod tests {
 
     #[test]
     fn c_and_rust_agree_on_every_bucket() {
-        let loaded = kernel::Loaded::new(&kernel::Config::for_test()).expect("eBPF works here as root");
+        if !usect_testing::root() {
+            return;
+        }
+        let loaded = kernel::Loaded::new(&kernel::Config::for_test()).expect("root may load eBPF");
         let edges = (0..buckets::LEN).step_by(37).flat_map(|i| {
             let low = buckets::lowest(i);
             [low.saturating_sub(1), low, low + 1]

@@ -23,7 +23,7 @@ use usect_core::buckets;
 use usect_core::frame::{Flow, HEADERS, internet_checksum};
 use usect_core::histogram::Histogram;
 use usect_core::measurement::Measurement;
-use usect_core::stall::Watched;
+use usect_core::stall::{Gaps, Watched};
 use usect_core::trial::Traffic;
 use usect_port::ClientError;
 use usect_port::client::{Client, Control, Outcome, Probe, pace};
@@ -50,8 +50,10 @@ pub(crate) struct State {
     lateness: [AtomicU64; buckets::LEN],
     stalls: [SharedSpan; STALLS],
     stall_count: AtomicU64,
-    began: AtomicU64,
+    busy: [AtomicU64; 3],
+    observed: AtomicU64,
     last: AtomicU64,
+    sent_since: AtomicU64,
     due: AtomicU64,
     due_rest: AtomicU64,
     index: AtomicU64,
@@ -296,18 +298,17 @@ impl KernelClient {
             latency: Histogram::from_counts(&state.stamps.latency()),
             scheduled: Some(state.stamps.scheduled()),
             lateness: Some(Histogram::from_counts(&loaded(&state.lateness))),
-            pace: Some(pace(&self.traffic, counts.sent, span_ns)),
+            pace: pace(&self.traffic, counts.sent, span_ns),
+            overwritten: state.stamps.overwritten(),
             notes: self.notes.clone(),
             ..Measurement::default()
         };
         let watched = Watched {
             thread: "generator".into(),
             core: Some(self.core),
-            observed_ns: match get(&state.began) {
-                0 => 0,
-                began => get(&state.last).saturating_sub(began),
-            },
+            observed_ns: get(&state.observed),
             log: spans(&state.stalls, get(&state.stall_count)),
+            busy: Gaps { count: get(&state.busy[0]), total_ns: get(&state.busy[1]), longest_ns: get(&state.busy[2]) },
         };
         Ok(Outcome { measurement, slow: state.stamps.slow(), watched: vec![watched] })
     }

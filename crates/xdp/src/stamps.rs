@@ -9,7 +9,7 @@ use usect_core::stall::{Span, SpanLog};
 use usect_core::tracker::Counts;
 
 const SLOTS: usize = 1 << 16;
-const SLOW: usize = 16384;
+const SLOW: usize = 1 << 18;
 
 /// `struct span`.
 #[repr(C)]
@@ -37,6 +37,7 @@ pub(crate) struct Stamps {
     warmup_arrivals: AtomicU64,
     stamped: AtomicU64,
     next: AtomicU64,
+    overwritten: AtomicU64,
 }
 
 impl Stamps {
@@ -76,6 +77,11 @@ impl Stamps {
     /// Slow samples, on `CLOCK_MONOTONIC`.
     pub(crate) fn slow(&self) -> SpanLog {
         spans(&self.slow, self.slow_count.load(Relaxed))
+    }
+
+    /// Frames whose place in the table went to a later one before they arrived: lost, or too late to be known.
+    pub(crate) fn overwritten(&self) -> u64 {
+        self.overwritten.load(Relaxed)
     }
 
     /// Everything that reached the table so far; quiet when it stops growing.

@@ -119,6 +119,7 @@ impl Tap {
         let measurement = Measurement {
             counts: stamps.counts(self.measure_from),
             latency: Histogram::from_counts(&stamps.latency()),
+            overwritten: stamps.overwritten(),
             notes: vec!["eBPF taps in the wires at both of the DUT's interfaces, every frame, CLOCK_MONOTONIC; payload not checked".into()],
             ..Measurement::default()
         };

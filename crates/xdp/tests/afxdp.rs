@@ -2,16 +2,9 @@
 
 use usect_lab::{Lab, Link, Shape, State, within};
 use usect_port::{Port, Receive, conformance};
+use usect_testing::root;
 use usect_xdp::XdpError;
 use usect_xdp::afxdp::{self, Take, XdpRx, XdpTx};
-
-fn root() -> bool {
-    let root = std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
-    if !root {
-        eprintln!("skipped: AF_XDP and namespaces need root");
-    }
-    root
-}
 
 fn wire(name: &str, work: impl FnOnce(&Lab)) {
     let state = tempfile::tempdir().unwrap();

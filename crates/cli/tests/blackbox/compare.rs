@@ -18,12 +18,18 @@ pub(crate) fn assert_adds_up(counts: &Counts, who: &str) {
 }
 
 fn assert_stamped(record: &Record, who: &str) {
-    assert_eq!((record.stamped_share, record.counts.stamped), (1.0, record.counts.received), "{who}");
+    assert_eq!((record.stamped_share, record.counts.stamped), (Some(1.0), record.counts.received), "{who}");
     assert_eq!(record.latency.samples, record.counts.stamped, "{who}");
 }
 
+/// A stall of the host may cost frames, for rings and queues are finite; it doesn't cost half of them.
+fn assert_mostly_received(record: &Record, who: &str) {
+    assert!(record.counts.received > record.counts.sent / 2, "{who}: {:?}", record.counts);
+    assert_stamped(record, who);
+}
+
 /// What holds of every complete run of one trial per client of [`CLIENTS`].
-fn assert_complete(run: &Run, tapped: bool) {
+fn assert_complete(run: &Run, tapped: bool, dut_spins: bool) {
     assert_eq!((run.header.schema.as_str(), run.header.procedure.as_str()), ("usect.run/1", "compare"));
     assert_eq!((&run.header.partial, run.header.quick), (&None, false));
     assert!(!run.header.platform.is_empty());
@@ -34,16 +40,24 @@ fn assert_complete(run: &Run, tapped: bool) {
         let name = &trial.trial.client.name;
         assert_eq!((trial.measured.counts.sent, trial.partial.as_ref()), (FRAMES, None), "{name}");
         assert_adds_up(&trial.measured.counts, name);
-        assert!(trial.measured.counts.received > 0, "{name}: {:?}", trial.measured.counts);
+        assert_mostly_received(&trial.measured, name);
         assert_eq!(trial.measured.lateness.as_ref().unwrap().samples, FRAMES, "{name}");
         assert_eq!(trial.truth.is_some(), tapped, "{name}");
         if let Some(truth) = &trial.truth {
             assert_adds_up(&truth.counts, &format!("truth of {name}"));
-            assert_stamped(truth, &format!("truth of {name}"));
-            assert!(truth.counts.received > 0 && truth.counts.sent <= FRAMES, "{name}: {:?}", truth.counts);
+            assert_mostly_received(truth, &format!("truth of {name}"));
+            assert!(truth.counts.sent <= FRAMES, "{name}: {:?}", truth.counts);
+            assert!(truth.counts.received >= trial.measured.counts.received, "{name}: {:?}", truth.counts);
         }
     }
-    assert_stamped(&run.trials.last().unwrap().measured, "kernel");
+    for client in &run.clients {
+        let (name, spins) = (&client.client, dut_spins || client.client != "udp-blocking");
+        assert_eq!((&client.doubt, client.errors.len()), (&None, 7), "{name}");
+        assert!(client.errors[0].value.is_some(), "{name}");
+        assert_eq!(client.measured.stalls.is_empty(), !spins, "{name}");
+        assert_eq!(client.measured.clean.is_some(), spins, "{name}");
+        assert_eq!(client.errors_clean.is_empty(), !spins, "{name}");
+    }
 }
 
 fn compares(dut: &str) {
@@ -51,7 +65,7 @@ fn compares(dut: &str) {
     let scenario = world.scenario(dut, TRAFFIC, CLIENTS);
     let (run, folder) = world.compare(&scenario, &["--duration", "0.3"]);
     let tapped = !dut.contains("wire");
-    assert_complete(&run, tapped);
+    assert_complete(&run, tapped, dut.contains("\"forwarder\""));
     if !tapped {
         let kernel = run.clients.last().unwrap().measured.counts;
         assert_eq!((kernel.received, kernel.stamped), (FRAMES, FRAMES), "the in-kernel client over a bare wire");
@@ -95,7 +109,7 @@ fn there_and_back() {
         let (name, counts) = (&trial.trial.client.name, &trial.measured.counts);
         assert_adds_up(counts, name);
         assert_eq!(counts.sent, 2_000, "{name}");
-        assert!(counts.received > 0, "{name}: {counts:?}");
+        assert_mostly_received(&trial.measured, name);
     }
     let kernel = &run.trials[3].measured.counts;
     assert_eq!((kernel.received, kernel.stamped), (2_000, 2_000));

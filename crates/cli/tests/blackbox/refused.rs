@@ -199,7 +199,7 @@ fn as_nobody(world: &World, args: &[&str], writable: bool) -> Done {
 fn without_privilege() {
     let Some(world) = World::new() else { return };
     if Command::new("setpriv").arg("--version").output().is_err() {
-        eprintln!("skipped: setpriv is not installed");
+        usect_testing::skip("setpriv is not installed");
         return;
     }
     let scenario = world.scenario(WIRE, TRAFFIC, CLIENTS);

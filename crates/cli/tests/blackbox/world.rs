@@ -1,9 +1,10 @@
 //! A host of a test's own: mounts and network of its own, a state directory, a folder for runs.
 
+use libbpf_rs::query::{ProgInfoIter, ProgramInfo};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, geteuid};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use usect_core::run::Run;
+use usect_testing::skip;
 
 /// No single call takes a tenth of this; whatever does hangs.
 const HANGS: Duration = Duration::from_secs(120);
@@ -29,7 +31,7 @@ pub(crate) const CLIENTS: &[&str] = &["udp-polling", "udp-blocking", "xdp", "ker
 /// each other, whether they are threads of one process or of several.
 pub(crate) struct World {
     directory: TempDir,
-    programs: Option<Vec<u64>>,
+    programs: Vec<u32>,
     _turn: File,
 }
 
@@ -44,22 +46,20 @@ pub(crate) struct Done {
 impl World {
     /// `None` where this host can't have one; the reason is on standard error.
     pub(crate) fn new() -> Option<World> {
-        if !geteuid().is_root() {
-            eprintln!("skipped: namespaces need root");
+        if !usect_testing::root() {
             return None;
         }
         let turn = turn();
         let own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET;
         if let Err(e) = unshare(own) {
-            eprintln!("skipped: no mounts and network of its own ({e})");
+            skip(&format!("no mounts and network of its own ({e})"));
             return None;
         }
         let none = None::<&str>;
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
         fs::create_dir_all("/run/netns").unwrap();
         mount_tmpfs(Path::new("/run/netns"), "1m");
-        let world = World { directory: tempfile::tempdir().unwrap(), programs: None, _turn: turn };
-        Some(World { programs: programs(), ..world })
+        Some(World { directory: tempfile::tempdir().unwrap(), programs: programs(), _turn: turn })
     }
 
     /// A path in the test's own folder, in which the binary runs and stores.
@@ -153,12 +153,10 @@ impl World {
         self.assert_no_programs();
     }
 
-    /// None of our programs that came after the test's start is left without a process that holds it. The
-    /// kernel frees them, and namespaces with what is attached in them, after the process is gone: so this
-    /// waits for it.
+    /// None of our programs that came after the test's start is left. The kernel frees them, and namespaces
+    /// with what is attached in them, after the process is gone: so this waits for it.
     fn assert_no_programs(&self) {
-        let Some(before) = &self.programs else { return };
-        let gone = || programs().unwrap().iter().all(|id| before.contains(id)).then_some(());
+        let gone = || programs().iter().all(|id| self.programs.contains(id)).then_some(());
         until("our eBPF programs are unloaded", gone);
     }
 }
@@ -291,14 +289,8 @@ pub(crate) fn output(program: &str, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Programs of our names that no process holds open; `None` where there is no way to know.
-fn programs() -> Option<Vec<u64>> {
-    let Ok(output) = Command::new("bpftool").args(["-j", "prog", "show"]).output() else {
-        eprintln!("skipped: bpftool is not installed, so eBPF programs left behind are not looked for");
-        return None;
-    };
-    let listed: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    let ours = listed.iter().filter(|p| p["name"].as_str().is_some_and(|n| PROGRAMS.contains(&n)));
-    let held = |p: &Value| p["pids"].as_array().is_some_and(|pids| !pids.is_empty());
-    Some(ours.filter(|p| !held(p)).map(|p| p["id"].as_u64().unwrap()).collect())
+/// The loaded eBPF programs of our names.
+fn programs() -> Vec<u32> {
+    let ours = |p: &ProgramInfo| p.name.to_str().is_some_and(|name| PROGRAMS.contains(&name));
+    ProgInfoIter::default().filter(ours).map(|p| p.id).collect()
 }

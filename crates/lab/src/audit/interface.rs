@@ -3,7 +3,7 @@
 use super::text::{Pair, coalescing, colon_pairs, current_settings, interrupt_lines, offloads, slug, timestamping};
 use super::{names, read, squeezed};
 use crate::error::LabError;
-use crate::link::Link;
+use crate::link::{Link, in_sysfs};
 use crate::program::run;
 use serde_json::Value;
 use usect_core::environment::Environment;
@@ -84,14 +84,10 @@ impl Sheet<'_> {
         );
     }
 
-    /// `/sys/class/net` shows the namespace that mounted it, which `ip netns exec` does anew.
     fn ask_sysfs(&mut self) {
         let script = "cd /sys/class/net/\"$0\" && grep -rsH '' threaded gro_flush_timeout napi_defer_hard_irqs queues";
         let shell = ["sh", "-c", &format!("{script}; true"), &self.link.interface];
-        let answer = match self.link.netns.as_deref() {
-            None => run(None, shell[0], &shell[1..]),
-            Some(netns) => run(None, "ip", &[&["netns", "exec", netns], &shell[..]].concat()),
-        };
+        let answer = in_sysfs(self.link, &shell);
         self.set_all("napi.", answer.map(|text| sysfs(&text)));
     }
 

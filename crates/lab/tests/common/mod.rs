@@ -2,23 +2,15 @@
 #![allow(dead_code, unreachable_pub)]
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
 use usect_lab::State;
+pub use usect_testing::root;
 
 /// What a child of a test is to do; see `as_child` in the tests.
 pub const CHILD: &str = "USECT_LAB_TEST_CHILD";
-
-pub fn root() -> bool {
-    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
-    if !root {
-        eprintln!("skipped: needs root");
-    }
-    root
-}
 
 pub fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);

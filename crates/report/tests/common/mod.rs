@@ -8,7 +8,7 @@ use usect_core::measurement::{Measurement, Pace};
 use usect_core::run::{Header, SCHEMA};
 use usect_core::scenario::Scenario;
 use usect_core::series::Point;
-use usect_core::stall::CoreStalls;
+use usect_core::stall::{CoreStalls, Gaps};
 use usect_core::tracker::Counts;
 use usect_core::trial::{Trial, TrialResult};
 
@@ -167,6 +167,7 @@ fn stalls(dice: &mut Dice, thread: &str, core: usize) -> CoreStalls {
         total_ns: stalls * 28_000,
         median_ns: 21_500 + (1_000.0 * dice.uniform()) as u64,
         longest_ns: 150_000 + (1_200_000.0 * dice.uniform()) as u64,
+        busy: Gaps { count: 310, total_ns: 310 * 15_000, longest_ns: 90_000 },
     }
 }
 
@@ -175,7 +176,6 @@ fn measurement(dice: &mut Dice, shape: &Shape, tapped: bool) -> Measurement {
     let (latency, touched, lateness) = distributions(dice, shape, median);
     let mut scheduled = latency.clone();
     (0..shape.samples / 2_000).for_each(|i| scheduled.record((median as u64) + 500 * i));
-    let spinning = shape.spins && !tapped;
     Measurement {
         counts: counts(shape.samples),
         latency,
@@ -183,8 +183,9 @@ fn measurement(dice: &mut Dice, shape: &Shape, tapped: bool) -> Measurement {
         scheduled: (!tapped).then_some(scheduled),
         lateness: (!tapped).then_some(lateness),
         pace: (!tapped).then_some(Pace { requested: 20_000.0, achieved: 19_998.0 }),
-        stalls: if spinning { vec![stalls(dice, "sender", 0), stalls(dice, "receiver", 1)] } else { Vec::new() },
+        stalls: if shape.spins { vec![stalls(dice, "sender", 0), stalls(dice, "receiver", 1)] } else { Vec::new() },
         unattributed: 0,
+        overwritten: 0,
         series: series(dice, shape, median),
         notes: if shape.name == "xdp" && !tapped { vec!["AF_XDP in copy mode".to_owned()] } else { Vec::new() },
     }

@@ -26,7 +26,10 @@ struct {
 	__u64 lateness[BUCKETS];
 	struct span stalls[STALLS];
 	__u64 stall_count;
-	__u64 began, last; /* when the generator was first and last seen, since the measured part began */
+	__u64 busy_count, busy_total, busy_longest; /* gaps in which a frame was sent */
+	__u64 observed; /* time between looks, since the measured part began */
+	__u64 last;     /* when the generator was last seen; 0 after a sleep */
+	__u64 sent_since; /* whether a frame left since then */
 	__u64 due, due_rest;
 	__u64 index;
 	__u64 first_departure, last_departure; /* of the measured part */
@@ -35,17 +38,46 @@ struct {
 	__u64 probe_value;
 } state = {};
 
+static __always_inline void stalled(__u64 from, __u64 to)
+{
+	__u64 i = state.stall_count++;
+
+	if (i < STALLS) {
+		state.stalls[i].from = from;
+		state.stalls[i].to = to;
+	}
+}
+
+static __always_inline void busy(__u64 gap)
+{
+	state.busy_count++;
+	state.busy_total += gap;
+	if (gap > state.busy_longest)
+		state.busy_longest = gap;
+}
+
+/* The gap since the last look. Behind a departure the kernel runs the frame's path right here, so what the
+ * path takes and what the platform takes can't be told apart. */
 static __always_inline void watch(__u64 now)
 {
-	if (state.last && now - state.last > STALL_NS) {
-		__u64 i = state.stall_count++;
+	__u64 gap = state.last ? now - state.last : 0;
 
-		if (i < STALLS) {
-			state.stalls[i].from = state.last;
-			state.stalls[i].to = now;
-		}
-	}
+	state.observed += gap;
+	if (gap > STALL_NS && state.sent_since)
+		busy(gap);
+	else if (gap > STALL_NS)
+		stalled(state.last, now);
 	state.last = now;
+	state.sent_since = 0;
+}
+
+static __always_inline void begin_watch(void)
+{
+	state.stall_count = 0;
+	state.busy_count = 0;
+	state.busy_total = 0;
+	state.busy_longest = 0;
+	state.observed = 0;
 }
 
 static long wait_turn(__u32 turn, void *unused)
@@ -104,8 +136,7 @@ int generate(struct xdp_md *ctx)
 		return XDP_DROP;
 	lateness = now - state.due;
 	if (index == config.measure_from) {
-		state.stall_count = 0;
-		state.began = now;
+		begin_watch();
 		state.first_departure = now;
 	}
 	if (index >= config.measure_from) {
@@ -114,6 +145,7 @@ int generate(struct xdp_md *ctx)
 	}
 	schedule_next();
 	state.index = index + 1;
+	state.sent_since = 1;
 	depart(&state.stamps, index, now, lateness > 0xffffffff ? 0xffffffff : lateness);
 	return XDP_TX;
 }

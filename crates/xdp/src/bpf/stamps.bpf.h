@@ -13,7 +13,7 @@
 #include "buckets.bpf.h"
 
 #define SLOTS (1 << 16)
-#define SLOW 16384
+#define SLOW (1 << 18)
 #define STALL_NS 10000
 
 struct slot {
@@ -44,6 +44,7 @@ struct stamps {
 	__u64 warmup_arrivals;
 	__u64 stamped;
 	__u64 next; /* one past the highest sequence that arrived */
+	__u64 overwritten; /* not in yet when a later frame took their place: lost, or very late */
 };
 
 /* The identity of the flow, as it stands in a frame; network byte order. */
@@ -83,6 +84,8 @@ static __always_inline void depart(struct stamps *s, __u64 sequence, __u64 now, 
 {
 	struct slot *slot = &s->slots[sequence & (SLOTS - 1)];
 
+	if (slot->state == 1)
+		s->overwritten++;
 	slot->state = 0;
 	barrier();
 	slot->departure = now;
