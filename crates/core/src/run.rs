@@ -371,4 +371,42 @@ mod tests {
         assert_eq!(record.accuracy[0].within_ns, 1_000);
         assert_eq!(record.spread[3].lowest_ns, None, "400 samples can't support p99.9");
     }
+
+    /// A result whose counts say that both sides saw 200 frames.
+    fn counted() -> TrialResult {
+        let mut result = result("a", 1, 1000..1200, 500);
+        let counts = Counts { sent: 200, received: 200, stamped: 200, arrivals: 200, ..Counts::default() };
+        result.client.counts = counts;
+        result.truth.as_mut().unwrap().counts = counts;
+        result
+    }
+
+    fn doubt(change: impl FnOnce(&mut Measurement, &mut Measurement)) -> Option<String> {
+        let mut result = counted();
+        let TrialResult { client, truth, .. } = &mut result;
+        change(client, truth.as_mut().unwrap());
+        let results = [result];
+        let record = ClientRecord::of(&pool(&results)[0], &results);
+        assert_eq!(record.errors.is_empty(), record.doubt.is_some());
+        assert_eq!(record.accuracy.is_empty(), record.doubt.is_some());
+        record.doubt
+    }
+
+    #[test]
+    fn no_error_is_given_against_a_truth_of_other_frames() {
+        assert_eq!(doubt(|_, _| ()), None);
+        let missed = doubt(|_, truth| truth.counts.received = 199).unwrap();
+        assert!(missed.contains("199 frames leave the DUT, and the client 200"), "{missed}");
+        assert!(doubt(|_, truth| truth.counts.sent = 201).is_some());
+        assert!(doubt(|_, truth| truth.counts.stale = 1).is_some());
+        assert_eq!(doubt(|client, _| client.counts.received = 190), None, "frames may be lost behind the taps");
+    }
+
+    #[test]
+    fn no_error_is_given_where_frames_may_have_been_taken_for_others() {
+        assert_eq!(doubt(|client, _| client.overwritten = 3), None, "lost ones look like that");
+        assert_eq!(doubt(|client, _| client.counts.duplicates = 3), None);
+        let confused = |client: &mut Measurement| (client.overwritten, client.counts.duplicates) = (3, 1);
+        assert!(doubt(|client, _| confused(client)).unwrap().contains("taken for others"));
+    }
 }

@@ -85,12 +85,18 @@ impl Page<'_> {
     /// For every percentile that is `n/a` somewhere: what it needs, and who lacks how much.
     fn needs(&self) -> String {
         let mut text = String::new();
-        for quantile in shown() {
-            let lacking: Vec<String> = self.run.clients.iter().flat_map(|c| lacking(c, quantile)).collect();
+        let mut line = |of: &str, quantile: Quantile, needs: u64, lacking: Vec<String>| {
             if !lacking.is_empty() {
-                let (needs, for_error) = (format::count(quantile.needs()), format::count(quantile.needs_for_error()));
-                let _ = writeln!(text, "{quantile}: n/a (needs {needs}, an error {for_error}); {}", lacking.join(", "));
+                let _ = writeln!(text, "{of}{quantile}: n/a (needs {}); {}", format::count(needs), lacking.join(", "));
             }
+        };
+        let clients = &self.run.clients;
+        for quantile in shown() {
+            line("", quantile, quantile.needs(), clients.iter().flat_map(|c| lacking(c, quantile)).collect());
+        }
+        for quantile in shown() {
+            let lacking = clients.iter().filter_map(|c| lacking_error(c, quantile)).collect();
+            line("error of ", quantile, quantile.needs_for_error(), lacking);
         }
         text
     }
@@ -196,20 +202,25 @@ fn figure(estimate: Option<&Estimate>, write: fn(i64) -> String) -> Cell {
     }
 }
 
-fn lacking(client: &ClientRecord, quantile: Quantile) -> Vec<String> {
-    let lacks = |estimates: &[Estimate]| estimates.iter().any(|e| e.quantile == quantile && e.value.is_none());
+fn lacks(estimates: &[Estimate], quantile: Quantile) -> bool {
+    estimates.iter().any(|e| e.quantile == quantile && e.value.is_none())
+}
+
+fn lacking(client: &ClientRecord, quantile: Quantile) -> Option<String> {
     let of = |record: &Record, whose: String| {
         let has = format::count(record.latency.samples);
-        lacks(&record.latency.quantiles).then(|| format!("{whose} has {has}"))
+        lacks(&record.latency.quantiles, quantile).then(|| format!("{whose} has {has}"))
     };
-    let own = of(&client.measured, client.client.clone());
     let truth = || client.truth.as_ref().and_then(|t| of(t, format!("{}'s truth", client.client)));
-    let error = || {
-        let has = format::count(client.measured.latency.samples);
-        lacks(&client.errors).then(|| format!("{}'s error has {has}", client.client))
-    };
-    // All are of the same frames: what comes later is only worth a word where it alone lacks samples.
-    own.or_else(truth).or_else(error).into_iter().collect()
+    // Both saw the same frames, so the truth is only worth a word where it alone lacks samples.
+    of(&client.measured, client.client.clone()).or_else(truth)
+}
+
+/// An error needs more samples than the figures that it is made of: a word where it alone lacks them.
+fn lacking_error(client: &ClientRecord, quantile: Quantile) -> Option<String> {
+    let has = format::count(client.measured.latency.samples);
+    let alone = lacking(client, quantile).is_none() && lacks(&client.errors, quantile);
+    alone.then(|| format!("{} has {has}", client.client))
 }
 
 fn named(name: &str, cells: impl IntoIterator<Item = String>) -> Vec<Cell> {

@@ -29,7 +29,14 @@ pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String>
                 .into(),
         );
     }
-    choose(&scenario.cores, online, spinning > 0)
+    let placement = choose(&scenario.cores, online, spinning > 0)?;
+    let polling = [placement.sender, placement.receiver];
+    if let Some(core) = placement.dut.filter(|core| spinning > 0 && polls && polling.contains(core)) {
+        return Err(format!(
+            "core {core} is named for the dut or reflector and for a client, and both spin: give each its own"
+        ));
+    }
+    Ok(placement)
 }
 
 fn choose(named: &CoreSpec, online: &[usize], dut_spins: bool) -> Result<Placement, String> {
