@@ -29,13 +29,13 @@ impl Watch {
         }
     }
 
-    /// An iteration begins at `now`, after one that handled so many frames. Returns whether the time
-    /// between the two was a stall: longer than the threshold, and no frame was handled.
+    /// An iteration begins at `now`, after one that received and sent so many frames. Returns whether the
+    /// time between the two was a stall: longer than the threshold per frame, and none was sent.
     #[inline]
-    pub fn turn(&mut self, now: Tsc, handled: usize) -> bool {
+    pub fn turn(&mut self, now: Tsc, received: usize, sent: usize) -> bool {
         let gap = now.0.saturating_sub(self.last.0);
-        let long = gap > self.threshold * handled.max(1) as u64 && self.began.is_some();
-        let stalled = long && handled == 0;
+        let long = gap > self.threshold * (received + sent).max(1) as u64 && self.began.is_some();
+        let stalled = long && sent == 0;
         if stalled {
             self.log.push(Span { from: self.last.0, to: now.0 });
         } else if long {
@@ -69,7 +69,7 @@ pub fn platform(clock: &Clock, core: Option<usize>, ns: u64) -> Watched {
     let end = Tsc(clock.now().0 + clock.rate().ticks(ns));
     loop {
         let now = clock.now();
-        watch.turn(now, 0);
+        watch.turn(now, 0, 0);
         if now >= end {
             break;
         }
@@ -94,23 +94,23 @@ mod tests {
     }
 
     #[test]
-    fn long_gaps_are_stalls_where_nothing_was_handled_and_busy_otherwise() {
+    fn long_gaps_are_stalls_where_nothing_was_sent_and_busy_otherwise() {
         let mut watch = watch();
-        let turns = [(500, 0), (505, 0), (520, 0), (550, 3), (590, 3)];
-        let stalls: Vec<bool> = turns.iter().map(|&(at, n)| watch.turn(Tsc(at), n)).collect();
-        assert_eq!(stalls, [false, false, true, false, false]);
-        assert_eq!(watch.log.spans(), [Span { from: 505, to: 520 }]);
+        let turns = [(500, 0, 0), (505, 0, 0), (520, 0, 0), (550, 2, 1), (590, 0, 3), (605, 2, 0), (630, 2, 0)];
+        let stalls: Vec<bool> = turns.iter().map(|&(at, r, s)| watch.turn(Tsc(at), r, s)).collect();
+        assert_eq!(stalls, [false, false, true, false, false, false, true]);
+        assert_eq!(watch.log.spans(), [Span { from: 505, to: 520 }, Span { from: 605, to: 630 }]);
         assert_eq!(watch.busy, Gaps { count: 1, total_ns: 40, longest_ns: 40 });
     }
 
     #[test]
     fn a_restart_forgets() {
         let mut watch = watch();
-        watch.turn(Tsc(1), 0);
-        watch.turn(Tsc(100), 0);
-        watch.turn(Tsc(200), 1);
+        watch.turn(Tsc(1), 0, 0);
+        watch.turn(Tsc(100), 0, 0);
+        watch.turn(Tsc(200), 0, 1);
         watch.restart();
-        watch.turn(Tsc(300), 0);
+        watch.turn(Tsc(300), 0, 0);
         assert!(watch.log.spans().is_empty());
         assert_eq!(watch.busy, Gaps::default());
     }

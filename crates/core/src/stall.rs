@@ -1,9 +1,9 @@
 //! Stalls, as a spinning thread sees them, and the samples that they touched.
 //!
-//! A gap between two iterations of a poll loop is *idle* when the iteration handled no frame: whatever
-//! took the core then was none of the loop's own work. It is *busy* when frames were handled: the
-//! kernel runs much of a path inside the call that sends (softirq), so what the path itself takes and
-//! what the platform takes can't be told apart there. Only idle gaps are stalls.
+//! A long gap between two iterations of a poll loop is a *stall* when the iteration sent no frame: whatever
+//! took the core then was none of the loop's own work. It is *busy* when frames were sent: the kernel
+//! runs much of a path inside the call that sends (softirq), so what the path itself takes and what the
+//! platform takes can't be told apart there.
 
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -161,7 +161,7 @@ pub struct Watched {
     pub core: Option<usize>,
     /// How long it was observed.
     pub observed_ns: u64,
-    /// Its stalls: idle gaps.
+    /// Its stalls: gaps in which it sent nothing.
     pub log: SpanLog,
     /// Its busy gaps.
     pub busy: Gaps,
@@ -195,7 +195,7 @@ pub struct CoreStalls {
     pub median_ns: u64,
     /// The longest, in nanoseconds; 0 without stalls.
     pub longest_ns: u64,
-    /// Gaps over the threshold while it handled frames: the platform's doing or the path's own work.
+    /// Gaps over the threshold in which it sent frames: the platform's doing or the path's own work.
     pub busy: Gaps,
 }
 

@@ -64,7 +64,8 @@ fn spin(
     let mut watch = Watch::new(clock);
     let mut handled = 0;
     while !stop.load(Relaxed) {
-        watch.turn(clock.now(), handled);
+        // What it handles, it receives and sends on.
+        watch.turn(clock.now(), handled, handled);
         handled = work.turn()?;
     }
     let spins = !work.blocks();

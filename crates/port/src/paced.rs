@@ -33,8 +33,10 @@ const GIVEN_UP_FRAMES: u64 = 20;
 /// What one turn of a half did.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Turn {
-    /// Frames handled.
-    handled: usize,
+    /// Frames received.
+    received: usize,
+    /// Frames sent.
+    sent: usize,
     /// The half has nothing left to do.
     done: bool,
     /// The measured part began in this turn.
@@ -50,7 +52,8 @@ impl<A: Half, B: Half> Half for (A, B) {
     #[inline]
     fn turn(&mut self, now: Tsc, stalled: bool) -> Result<Turn, ClientError> {
         let (a, b) = (self.0.turn(now, stalled)?, self.1.turn(now, stalled)?);
-        Ok(Turn { handled: a.handled + b.handled, done: a.done && b.done, begins: a.begins || b.begins })
+        let (received, sent) = (a.received + b.received, a.sent + b.sent);
+        Ok(Turn { received, sent, done: a.done && b.done, begins: a.begins || b.begins })
     }
 }
 
@@ -65,7 +68,7 @@ pub(crate) fn drive(clock: &Clock, half: &mut impl Half, mut watch: Option<&mut 
         {
             watch.restart();
         }
-        let stalled = watch.as_mut().is_some_and(|w| w.turn(now, last.handled));
+        let stalled = watch.as_mut().is_some_and(|w| w.turn(now, last.received, last.sent));
         last = half.turn(now, stalled)?;
     }
     Ok(())
@@ -206,9 +209,9 @@ impl<T: Transmit> Half for Departures<'_, T> {
         }
         self.check_rate(due, now)?;
         let before = self.index;
-        let handled = self.send_due(due)?;
+        let sent = self.send_due(due)?;
         let boundary = self.plan.traffic.warmup_frames;
-        Ok(Turn { handled, done: false, begins: before <= boundary && self.index > boundary })
+        Ok(Turn { sent, begins: before <= boundary && self.index > boundary, ..Turn::default() })
     }
 }
 
@@ -307,7 +310,7 @@ impl<R: Receive> Half for Arrivals<'_, R> {
         live.received.store(received, Relaxed);
         live.arrived.store(seen.tracker.next(), Relaxed);
         let begins = before == 0 && received > 0;
-        Ok(Turn { handled, done: handled == 0 && self.over(now), begins })
+        Ok(Turn { received: handled, sent: 0, done: handled == 0 && self.over(now), begins })
     }
 }
 
