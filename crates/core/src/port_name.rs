@@ -11,6 +11,8 @@ use std::str::FromStr;
 pub enum Engine {
     /// UDP sockets of the kernel's own stack.
     Udp,
+    /// AF_PACKET rings.
+    Packet,
     /// AF_XDP rings.
     Xdp,
     /// A generator and receiver in eBPF.
@@ -19,12 +21,13 @@ pub enum Engine {
 
 impl Engine {
     /// Every engine, in the order of tables.
-    pub const ALL: [Engine; 3] = [Engine::Udp, Engine::Xdp, Engine::Kernel];
+    pub const ALL: [Engine; 4] = [Engine::Udp, Engine::Packet, Engine::Xdp, Engine::Kernel];
 
     /// Its name in port names and tables.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Udp => "udp",
+            Engine::Packet => "packet",
             Engine::Xdp => "xdp",
             Engine::Kernel => "kernel",
         }
@@ -96,7 +99,7 @@ fn parse(name: &str) -> Result<PortName, String> {
                 .parse()
                 .map_err(|_| format!("`{place}` is not an IPv4 address and port; write udp:198.18.0.1:9000"))?,
         ),
-        Engine::Xdp | Engine::Kernel => Place::Interface(interface(place)?),
+        Engine::Packet | Engine::Xdp | Engine::Kernel => Place::Interface(interface(place)?),
     };
     Ok(PortName { engine, place, netns })
 }

@@ -10,6 +10,7 @@ pub mod fault;
 mod live;
 pub mod mem;
 mod paced;
+pub mod packet;
 mod pin;
 pub mod udp;
 
@@ -37,6 +38,17 @@ impl Caps {
     pub fn frames(&self) -> bool {
         self.payload_at > 0
     }
+}
+
+/// Which frames of an interface a port receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Take {
+    /// None: the port only sends.
+    Nothing,
+    /// Those to one UDP port.
+    UdpPort(u16),
+    /// All of them.
+    All,
 }
 
 /// The sending half of a port.

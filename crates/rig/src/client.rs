@@ -1,8 +1,9 @@
 //! Opening a client of any engine over a path: the one place that knows them all.
 
-use crate::path::Ends;
+use crate::path::{End, Ends};
 use crate::place::Placement;
 use crate::{Rig, RigError};
+use std::io::ErrorKind;
 use usect_core::port_name::Engine;
 use usect_core::scenario::{Mode, Wait};
 use usect_core::trial::Trial;
@@ -10,8 +11,9 @@ use usect_dut::{Dut, Reflector};
 use usect_lab::{receive_queues, within};
 use usect_port::ClientError;
 use usect_port::client::{Client, PacketClient, Threads};
-use usect_port::{Port, Receive, Transmit, udp};
-use usect_xdp::afxdp::{self, Take, XdpRx, XdpTx};
+use usect_port::packet::{self, PacketRx, PacketTx};
+use usect_port::{Port, Receive, Take, Transmit, udp};
+use usect_xdp::afxdp::{self, XdpRx, XdpTx};
 use usect_xdp::kernel::{Assignment, KernelClient};
 
 /// A client ready to run, and the reflector of its round trip where it needs one that runs in user space.
@@ -24,6 +26,7 @@ pub(crate) struct Opened {
 pub(crate) fn open(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
     match trial.client.engine {
         Engine::Udp => udp(rig, trial, ends),
+        Engine::Packet => packet(rig, trial, ends),
         Engine::Xdp => xdp(rig, trial, ends),
         Engine::Kernel => kernel(rig, trial, ends),
     }
@@ -37,20 +40,41 @@ fn udp(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
         opened.map_err(|e| failed(trial, format!("opening a UDP socket at {local}"), e))
     };
     let (near, far) = (open(&ends.tx.netns, tx, rx)?, open(&ends.rx.netns, rx, tx)?);
-    Ok(packet(rig, trial, ends, near, far))
+    Ok(generic(rig, trial, ends, near, far))
+}
+
+fn packet(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
+    let largest = trial.traffic.frame_size.without_fcs();
+    let open = |end: &End, receives: bool| open_packet(end, take(end, receives), largest);
+    Ok(generic(rig, trial, ends, open(&ends.tx, trial.traffic.mode.returns())?, open(&ends.rx, true)?))
+}
+
+/// Opens an AF_PACKET port at one end of a path.
+pub(crate) fn open_packet(end: &End, take: Take, largest: usize) -> Result<Port<PacketTx, PacketRx>, RigError> {
+    let link = end.link.as_ref().expect("packet ports are named by interface");
+    let opened = within(end.netns.as_deref(), || packet::open(link.index, take, largest))?;
+    opened.map_err(|e| {
+        let what = format!("opening an AF_PACKET socket on `{}` failed", link.interface);
+        match e.kind() {
+            ErrorKind::PermissionDenied => RigError::Asked(format!("{what}: run usect as root (sudo)")),
+            _ => RigError::Asked(format!("{what}: {e}")),
+        }
+    })
+}
+
+/// What the port at one end of a client's path receives.
+fn take(end: &End, receives: bool) -> Take {
+    if receives { Take::UdpPort(end.endpoint.address.port()) } else { Take::Nothing }
 }
 
 fn xdp(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
     let round_trip = trial.traffic.mode.returns();
-    let open = |end: &crate::path::End, receives: bool| {
-        let take = if receives { Take::UdpPort(end.endpoint.address.port()) } else { Take::Nothing };
-        open_xdp(end, take)
-    };
-    Ok(packet(rig, trial, ends, open(&ends.tx, round_trip)?, open(&ends.rx, true)?))
+    let open = |end: &End, receives: bool| open_xdp(end, take(end, receives));
+    Ok(generic(rig, trial, ends, open(&ends.tx, round_trip)?, open(&ends.rx, true)?))
 }
 
 /// Opens an AF_XDP port at one end of a path.
-pub(crate) fn open_xdp(end: &crate::path::End, take: Take) -> Result<Port<XdpTx, XdpRx>, RigError> {
+pub(crate) fn open_xdp(end: &End, take: Take) -> Result<Port<XdpTx, XdpRx>, RigError> {
     let link = end.link.as_ref().expect("xdp ports are named by interface");
     let queues = receive_queues(link)?;
     if take != Take::Nothing && queues > 1 {
@@ -64,7 +88,7 @@ pub(crate) fn open_xdp(end: &crate::path::End, take: Take) -> Result<Port<XdpTx,
 }
 
 /// The generic client over two open ports; in round-trip mode the far one reflects.
-fn packet<T, R>(rig: &Rig, trial: &Trial, ends: &Ends, near: Port<T, R>, far: Port<T, R>) -> Opened
+fn generic<T, R>(rig: &Rig, trial: &Trial, ends: &Ends, near: Port<T, R>, far: Port<T, R>) -> Opened
 where
     T: Transmit + 'static,
     R: Receive + 'static,
@@ -99,7 +123,7 @@ fn threads(placement: Placement, trial: &Trial) -> Threads {
 }
 
 fn kernel(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
-    let index = |end: &crate::path::End| end.link.as_ref().expect("kernel ports are named by interface").index;
+    let index = |end: &End| end.link.as_ref().expect("kernel ports are named by interface").index;
     let assignment =
         Assignment { flow: ends.flow(), traffic: trial.traffic, tx: index(&ends.tx), core: rig.placement.sender };
     let mut client = KernelClient::load(rig.clock, &assignment, rig.stop.clone())?;

@@ -17,6 +17,9 @@ dut = { kind = "wire" }
 name = "udp"
 engine = "udp"
 [[client]]
+name = "packet"
+engine = "packet"
+[[client]]
 name = "xdp"
 engine = "xdp"
 [[client]]
@@ -60,13 +63,14 @@ pub fn probe(may_measure: Result<(), String>) -> Vec<Finding> {
     let (engines, tapped) = (parse(ENGINES), parse(TAPPED));
     let mut wire = rig(&engines);
     let mut engine = |name| try_engine(wire.as_mut().map_err(|e| e.clone())?, &engines, name);
-    let (udp, xdp, kernel) = (engine("udp"), engine("xdp"), engine("kernel"));
+    let (udp, packet, xdp, kernel) = (engine("udp"), engine("packet"), engine("xdp"), engine("kernel"));
     // One lab at a time.
     drop(wire);
     let truth = rig(&tapped).and_then(|mut rig| try_truth(&mut rig, &tapped));
     vec![
         Finding { name: "clock", purpose: "stamps of every client in user space", verdict: clock },
         Finding { name: "udp", purpose: "UDP sockets, blocking or polled", verdict: udp },
+        Finding { name: "packet", purpose: "AF_PACKET rings, polled", verdict: packet },
         Finding { name: "xdp", purpose: "AF_XDP rings, polled", verdict: xdp },
         Finding { name: "kernel", purpose: "generator and receiver in eBPF", verdict: kernel },
         Finding { name: "truth", purpose: "passive taps at the DUT's interfaces", verdict: truth },

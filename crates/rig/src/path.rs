@@ -122,9 +122,10 @@ impl Path {
                 ));
             }
         }
-        if (self.lab.is_some() || client.engine != Engine::Udp) && self.frame_size.with_fcs() > LARGEST_XDP {
+        let by_xdp = self.lab.is_some() || matches!(client.engine, Engine::Xdp | Engine::Kernel);
+        if by_xdp && self.frame_size.with_fcs() > LARGEST_XDP {
             return asked(format!(
-                "XDP carries frames up to {LARGEST_XDP} bytes, in a page each; larger ones pass between udp ports of your own only"
+                "XDP carries frames up to {LARGEST_XDP} bytes, in a page each; larger ones pass between udp or packet ports of your own only"
             ));
         }
         if client.engine == Engine::Kernel && self.frame_size.with_fcs() > usect_xdp::kernel::LARGEST {

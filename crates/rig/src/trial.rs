@@ -1,6 +1,6 @@
 //! One trial, from the DUT's start to its result.
 
-use crate::client::{self, Opened, open_xdp};
+use crate::client::{self, Opened, open_packet, open_xdp};
 use crate::path::{End, Ends};
 use crate::sampling::{self, Progress};
 use crate::{Rig, RigError};
@@ -14,9 +14,12 @@ use usect_core::stall::{self, Span, SpanLog, Watched};
 use usect_core::trial::{Trial, TrialResult};
 use usect_dut::{Bridge, Dut, Forwarder, Redirect, Report, Wire};
 use usect_lab::{Link, within};
+use usect_port::Take;
 use usect_port::client::{Control, Outcome};
-use usect_xdp::afxdp::Take;
 use usect_xdp::tap::{Cut, Key, Tap, Wiretap};
+
+/// Largest frame of any trial, without FCS.
+const LARGEST: usize = 9014;
 
 /// Runs a trial on a rig.
 pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress)) -> Result<TrialResult, RigError> {
@@ -62,9 +65,13 @@ fn start_dut(rig: &Rig) -> Result<Option<Box<dyn Dut>>, RigError> {
             let port = |link: &Link| open_xdp(&end_at(link), Take::All);
             Box::new(Forwarder::start(rig.clock, rig.placement.dut, port(left)?, port(right)?, *faults))
         }
+        DutSpec::Forwarder { engine: Engine::Packet, faults } => {
+            let port = |link: &Link| open_packet(&end_at(link), Take::All, LARGEST);
+            Box::new(Forwarder::start(rig.clock, rig.placement.dut, port(left)?, port(right)?, *faults))
+        }
         DutSpec::Forwarder { engine, .. } => {
             return Err(RigError::Asked(format!(
-                "the forwarder can't run over the {engine} engine; use engine = \"xdp\""
+                "the forwarder can't run over the {engine} engine; use engine = \"xdp\" or \"packet\""
             )));
         }
         _ => Box::new(Redirect::start(left, right)?),

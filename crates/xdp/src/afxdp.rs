@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use usect_core::frame::HEADERS;
 use usect_core::instant::Tsc;
-use usect_port::{BATCH, Caps, Port, Receive, Transmit};
+use usect_port::{BATCH, Caps, Port, Receive, Take, Transmit};
 
 /// Headroom that the kernel leaves before a received frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
@@ -23,18 +23,8 @@ pub const LARGEST: usize = CHUNK - HEADROOM;
 /// Longest wait for the kernel to take a batch, before the interface is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Which frames of the interface the port receives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Take {
-    /// None: the port only sends, and no program is attached.
-    Nothing,
-    /// Those to one UDP port; the stack gets the others.
-    UdpPort(u16),
-    /// All of them.
-    All,
-}
-
-/// Opens a port on queue 0 of an interface of the calling thread's namespace.
+/// Opens a port on queue 0 of an interface of the calling thread's namespace. The stack gets the frames that
+/// it doesn't take; if it takes none, no program is attached.
 pub fn open(ifindex: u32, take: Take) -> Result<Port<XdpTx, XdpRx>, XdpError> {
     let bound = socket::bind(ifindex, 0).map_err(|e| bind_failed(&e))?;
     let (program, mode) = match take {

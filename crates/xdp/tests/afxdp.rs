@@ -1,10 +1,10 @@
 //! AF_XDP ports on a veth pair between two namespaces.
 
 use usect_lab::{Lab, Link, Shape, State, within};
-use usect_port::{Port, Receive, conformance};
+use usect_port::{Port, Receive, Take, conformance};
 use usect_testing::root;
 use usect_xdp::XdpError;
-use usect_xdp::afxdp::{self, Take, XdpRx, XdpTx};
+use usect_xdp::afxdp::{self, XdpRx, XdpTx};
 
 fn wire(name: &str, work: impl FnOnce(&Lab)) {
     let state = tempfile::tempdir().unwrap();

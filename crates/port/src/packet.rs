@@ -1,0 +1,161 @@
+//! The `packet` engine: AF_PACKET with rings of our own, polled. Frames leave past the queueing discipline;
+//! those that arrive are seen before the stack sees them, which sees them all the same.
+
+mod ring;
+pub(crate) mod socket;
+
+use crate::{BATCH, Caps, Port, Receive, Take, Transmit};
+use ring::Ring;
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+use usect_core::frame::HEADERS;
+use usect_core::instant::Tsc;
+
+const ETH_P_ALL: u16 = 3;
+/// Longest wait for the kernel to take a batch, before the interface is given up.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Opens a port on an interface of the calling thread's namespace, for frames of up to `largest` bytes
+/// without FCS.
+pub fn open(ifindex: u32, take: Take, largest: usize) -> io::Result<Port<PacketTx, PacketRx>> {
+    let note = "AF_PACKET, TPACKET_V2 rings, past the queueing discipline".to_owned();
+    let caps = Caps { payload_at: HEADERS, blocks: false, note };
+    Ok(Port { tx: sender(ifindex, largest, caps.clone())?, rx: receiver(ifindex, take, largest, caps)? })
+}
+
+fn sender(ifindex: u32, largest: usize, caps: Caps) -> io::Result<PacketTx> {
+    let socket = socket::raw()?;
+    socket::set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1_i32)?;
+    let ring = Ring::map(&socket, libc::PACKET_TX_RING, largest)?;
+    socket::bind(&socket, ifindex, 0)?;
+    Ok(PacketTx { ring, socket, caps })
+}
+
+fn receiver(ifindex: u32, take: Take, largest: usize, caps: Caps) -> io::Result<PacketRx> {
+    let socket = socket::raw()?;
+    let ring = Ring::map(&socket, libc::PACKET_RX_RING, largest)?;
+    socket::set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1_i32)?;
+    if let Take::UdpPort(port) = take {
+        socket::filter(&socket, &udp_to(port))?;
+    }
+    let sink = if let Take::UdpPort(port) = take { sink(port)? } else { None };
+    socket::bind(&socket, ifindex, if take == Take::Nothing { 0 } else { ETH_P_ALL })?;
+    Ok(PacketRx { ring, _socket: socket, _sink: sink, caps })
+}
+
+/// Keeps the stack, which gets every frame too, from answering datagrams to a port where nobody listens with
+/// ICMP messages: a socket that lets nothing in. `None` where somebody listens.
+fn sink(port: u16) -> io::Result<Option<UdpSocket>> {
+    match UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)) {
+        Ok(socket) => {
+            socket::filter(&socket, &[instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0)])?;
+            Ok(Some(socket))
+        }
+        Err(e) if e.kind() == io::ErrorKind::AddrInUse => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
+/// Accepts UDP over IPv4 to one port (classic BPF, Documentation/networking/filter.rst).
+fn udp_to(port: u16) -> [libc::sock_filter; 8] {
+    let op = instruction;
+    let (load, jump) = (libc::BPF_LD | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K);
+    [
+        op(load | libc::BPF_H, 0, 0, 12),
+        op(jump, 0, 5, 0x0800),
+        op(load | libc::BPF_B, 0, 0, 23),
+        op(jump, 0, 3, 17),
+        op(load | libc::BPF_H, 0, 0, 36),
+        op(jump, 0, 1, u32::from(port)),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+    ]
+}
+
+/// The sending half.
+pub struct PacketTx {
+    // Before the socket: unmapped before it is closed.
+    ring: Ring,
+    socket: OwnedFd,
+    caps: Caps,
+}
+
+/// The receiving half.
+pub struct PacketRx {
+    ring: Ring,
+    _socket: OwnedFd,
+    _sink: Option<UdpSocket>,
+    caps: Caps,
+}
+
+impl PacketTx {
+    /// Sees to it that the kernel takes the whole batch: it stops at a frame for which the driver has no room
+    /// just now (`ENOBUFS`, `EAGAIN`) and wants to be called again.
+    fn flush(&mut self) -> io::Result<()> {
+        let mut begun = None;
+        loop {
+            match socket::kick(&self.socket) {
+                Err(_) if self.ring.was_refused() => {
+                    return Err(io::Error::other("the interface refuses frames of this size or form"));
+                }
+                Err(e) if !matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR)) => {
+                    return Err(e);
+                }
+                _ if self.ring.is_taken() => return Ok(()),
+                _ if begun.get_or_insert_with(Instant::now).elapsed() > PATIENCE => {
+                    return Err(io::Error::other("the interface takes no more frames; is it up?"));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Transmit for PacketTx {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn prepare(&mut self, template: &[u8]) {
+        self.ring.prepare(template);
+    }
+
+    fn send(&mut self, mut fill: impl FnMut(&mut [u8]) -> Option<usize>) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < BATCH {
+            let Some(length) = self.ring.free().and_then(&mut fill) else { break };
+            self.ring.push(length);
+            filled += 1;
+        }
+        if filled > 0 {
+            self.flush()?;
+        }
+        Ok(filled)
+    }
+}
+
+impl Receive for PacketRx {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    #[inline]
+    fn recv(&mut self, mut each: impl FnMut(&[u8], Tsc)) -> io::Result<usize> {
+        let mut now = None;
+        let mut received = 0;
+        while received < BATCH {
+            let Some(arrived) = self.ring.arrived() else { break };
+            let now = *now.get_or_insert_with(usect_clock::tsc);
+            each(self.ring.bytes(&arrived), now);
+            self.ring.give_back();
+            received += 1;
+        }
+        Ok(received)
+    }
+}
