@@ -8,7 +8,7 @@ USECT := target/release/usect
 # Debian and Ubuntu packages, by the file that tells whether they are there.
 NEEDED := clang:/usr/bin/clang iproute2:/usr/share/doc/iproute2 ethtool:/usr/share/doc/ethtool \
 	pkg-config:/usr/bin/pkg-config make:/usr/bin/make gcc:/usr/bin/gcc libelf-dev:/usr/include/gelf.h \
-	zlib1g-dev:/usr/include/zlib.h linux-libc-dev:/usr/include/linux/bpf.h util-linux:/usr/bin/setpriv
+	zlib1g-dev:/usr/include/zlib.h libdpdk-dev:/usr/include/dpdk/rte_eal.h linux-libc-dev:/usr/include/linux/bpf.h util-linux:/usr/bin/setpriv
 
 help: ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | column -t -s '|'

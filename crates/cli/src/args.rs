@@ -87,7 +87,8 @@ pub(crate) struct Compare {
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 A port is ENGINE:INTERFACE[@NAMESPACE] (xdp:eth1, kernel:t0@lab-tx), or for sockets
-udp:ADDRESS:PORT[@NAMESPACE] (udp:198.18.0.1:9000@lab-tx). Both ports use one engine.
+udp:ADDRESS:PORT[@NAMESPACE] (udp:198.18.0.1:9000@lab-tx), or for DPDK dpdk:DEVICE[@NAMESPACE], a PCI
+address or a virtual device (dpdk:0000:01:00.0, dpdk:net_ring0). Both ports use one engine.
 
 Examples, after `usect lab up`:
   usect measure --tx xdp:t0@lab-tx --rx xdp:r0@lab-rx --rate 100k --duration 10 --runs 1
@@ -121,6 +122,12 @@ pub(crate) struct Measure {
     /// Core of the receiving thread.
     #[arg(long, value_name = "CORE")]
     pub(crate) rx_core: Option<usize>,
+    /// Keep DPDK's memory in hugepages (dpdk only).
+    #[arg(long)]
+    pub(crate) hugepages: bool,
+    /// Further argument for DPDK's EAL; may be repeated (dpdk only).
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub(crate) eal: Vec<String>,
     #[command(flatten)]
     pub(crate) protocol: Protocol,
 }

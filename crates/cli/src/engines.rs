@@ -17,7 +17,7 @@ struct Line {
 pub(crate) fn run(args: &Engines) -> Result<ExitCode> {
     let lock = session::alone();
     let may_measure = lock.as_ref().map(|_| ()).map_err(crate::sentence);
-    let lines: Vec<Line> = usect_rig::engines::probe(may_measure)
+    let lines: Vec<Line> = usect_rig::engines::probe(&may_measure)
         .into_iter()
         .map(|f| {
             let usable = f.verdict.is_ok();

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use usect_core::run::{Header, SCHEMA};
-use usect_core::scenario::{ClientSpec, CoreSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec, Wait};
+use usect_core::scenario::{ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec, Wait};
 use usect_core::trial::TrialResult;
 use usect_procedure::compare::Compare as CompareProcedure;
 use usect_procedure::{Procedure, Step};
@@ -54,6 +54,7 @@ pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
         name: args.tx.engine.name().to_owned(),
         engine: args.tx.engine,
         wait,
+        driver: None,
         tx: Some(args.tx.clone()),
         rx: Some(args.rx.clone()),
     };
@@ -69,6 +70,7 @@ pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
         quick: Protocol::quick(),
         dut: DutSpec::External {},
         cores: CoreSpec { sender: args.tx_core, receiver: args.rx_core, dut: None },
+        dpdk: DpdkSpec { hugepages: args.hugepages, eal: args.eal.clone() },
         clients: vec![client],
     };
     Session::new("measure", "measure".into(), scenario, &args.protocol)?.run()

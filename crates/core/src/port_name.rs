@@ -15,13 +15,15 @@ pub enum Engine {
     Packet,
     /// AF_XDP rings.
     Xdp,
+    /// Poll-mode drivers of DPDK.
+    Dpdk,
     /// A generator and receiver in eBPF.
     Kernel,
 }
 
 impl Engine {
     /// Every engine, in the order of tables.
-    pub const ALL: [Engine; 4] = [Engine::Udp, Engine::Packet, Engine::Xdp, Engine::Kernel];
+    pub const ALL: [Engine; 5] = [Engine::Udp, Engine::Packet, Engine::Xdp, Engine::Dpdk, Engine::Kernel];
 
     /// Its name in port names and tables.
     pub fn name(self) -> &'static str {
@@ -29,6 +31,7 @@ impl Engine {
             Engine::Udp => "udp",
             Engine::Packet => "packet",
             Engine::Xdp => "xdp",
+            Engine::Dpdk => "dpdk",
             Engine::Kernel => "kernel",
         }
     }
@@ -47,9 +50,12 @@ pub enum Place {
     Interface(String),
     /// A local IPv4 address and UDP port.
     Address(SocketAddrV4),
+    /// A device of DPDK: a PCI address or a virtual device, with arguments.
+    Device(String),
 }
 
-/// A port as the user names it: `xdp:eth1`, `kernel:t0@usect-tx`, `udp:198.18.0.1:9000@usect-tx`.
+/// A port as the user names it: `xdp:eth1`, `kernel:t0@usect-tx`, `udp:198.18.0.1:9000@usect-tx`,
+/// `dpdk:0000:01:00.0`, `dpdk:net_af_packet0,iface=t0@usect-tx`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PortName {
@@ -79,7 +85,10 @@ impl FromStr for PortName {
 
 fn parse(name: &str) -> Result<PortName, String> {
     let Some((engine, rest)) = name.split_once(':') else {
-        return Err("write ENGINE:INTERFACE[@NAMESPACE], for example xdp:eth1, or udp:ADDRESS:PORT[@NAMESPACE]".into());
+        return Err(
+            "write ENGINE:INTERFACE[@NAMESPACE], for example xdp:eth1, or udp:ADDRESS:PORT[@NAMESPACE], or dpdk:DEVICE"
+                .into(),
+        );
     };
     let engine = Engine::ALL.into_iter().find(|e| e.name() == engine).ok_or_else(|| {
         let known: Vec<&str> = Engine::ALL.iter().map(|e| e.name()).collect();
@@ -99,6 +108,7 @@ fn parse(name: &str) -> Result<PortName, String> {
                 .parse()
                 .map_err(|_| format!("`{place}` is not an IPv4 address and port; write udp:198.18.0.1:9000"))?,
         ),
+        Engine::Dpdk => Place::Device(device(place)?),
         Engine::Packet | Engine::Xdp | Engine::Kernel => Place::Interface(interface(place)?),
     };
     Ok(PortName { engine, place, netns })
@@ -113,11 +123,23 @@ fn interface(name: &str) -> Result<String, String> {
     if valid { Ok(name.to_owned()) } else { Err(format!("`{name}` can't be the name of an interface")) }
 }
 
+/// What DPDK takes as one argument.
+fn device(name: &str) -> Result<String, String> {
+    let valid = name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && !name.contains(|c: char| c.is_whitespace() || c.is_control());
+    if valid {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("`{name}` can't be a device; write dpdk:0000:01:00.0, or a virtual one such as dpdk:net_ring0"))
+    }
+}
+
 impl fmt::Display for PortName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Place::Interface(name) => write!(f, "{}:{name}", self.engine)?,
             Place::Address(address) => write!(f, "{}:{address}", self.engine)?,
+            Place::Device(device) => write!(f, "{}:{device}", self.engine)?,
         }
         match &self.netns {
             Some(netns) => write!(f, "@{netns}"),
@@ -147,7 +169,14 @@ mod tests {
 
     #[test]
     fn good_names_survive_a_round_trip() {
-        for name in ["xdp:eth1", "kernel:t0@usect-tx", "udp:198.18.0.1:9000@usect-tx", "udp:127.0.0.1:7"] {
+        for name in [
+            "xdp:eth1",
+            "kernel:t0@usect-tx",
+            "udp:198.18.0.1:9000@usect-tx",
+            "udp:127.0.0.1:7",
+            "dpdk:0000:01:00.0",
+            "dpdk:net_af_packet0,iface=t0@usect-tx",
+        ] {
             assert_eq!(name.parse::<PortName>().unwrap().to_string(), name);
         }
     }
@@ -160,6 +189,8 @@ mod tests {
             ("xdp:", "can't be the name of an interface"),
             ("xdp:averyveryverylongname", "can't be the name"),
             ("udp:eth0", "IPv4 address"),
+            ("dpdk:", "can't be a device"),
+            ("dpdk:net ring", "can't be a device"),
             ("xdp:eth0@", "empty"),
             ("xdp:eth0@../x", "can't be the name of a namespace"),
         ] {

@@ -342,6 +342,7 @@ mod tests {
             name: client.into(),
             engine: crate::port_name::Engine::Udp,
             wait: Default::default(),
+            driver: None,
             tx: None,
             rx: None,
         };

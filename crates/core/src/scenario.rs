@@ -26,6 +26,9 @@ pub struct Scenario {
     /// Cores to pin to; those not named are chosen.
     #[serde(default)]
     pub cores: CoreSpec,
+    /// How DPDK is started, where a client or the DUT uses it.
+    #[serde(default, skip_serializing_if = "DpdkSpec::is_default")]
+    pub dpdk: DpdkSpec,
     /// Who measures.
     #[serde(rename = "client")]
     pub clients: Vec<ClientSpec>,
@@ -141,6 +144,11 @@ impl DutSpec {
         }
     }
 
+    /// Whether it uses DPDK.
+    pub fn uses_dpdk(&self) -> bool {
+        matches!(self, DutSpec::Forwarder { engine: Engine::Dpdk, .. })
+    }
+
     /// Whether it keeps a core busy.
     pub fn spins(&self) -> bool {
         matches!(self, DutSpec::Forwarder { .. })
@@ -174,6 +182,22 @@ pub struct CoreSpec {
     pub dut: Option<usize>,
 }
 
+/// How DPDK is started, once for the whole run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DpdkSpec {
+    /// Whether its memory is in hugepages, which must then be there.
+    pub hugepages: bool,
+    /// Further arguments of its environment abstraction layer (EAL).
+    pub eal: Vec<String>,
+}
+
+impl DpdkSpec {
+    fn is_default(&self) -> bool {
+        *self == DpdkSpec::default()
+    }
+}
+
 /// How a client waits for frames and for the next departure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -196,6 +220,10 @@ pub struct ClientSpec {
     /// How it waits.
     #[serde(default)]
     pub wait: Wait,
+    /// The virtual device of DPDK that stands on the lab's interface: `net_af_packet` (the default),
+    /// `net_af_xdp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
     /// The port that it sends through; needed where the DUT is external, otherwise the lab's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx: Option<PortName>,
@@ -281,6 +309,7 @@ impl ClientSpec {
         if mode == Mode::PingPong && self.engine == Engine::Kernel {
             return Err(format!("client `{name}`: the kernel engine sends by the clock and can't ping-pong"));
         }
+        self.check_driver(dut)?;
         match (&self.tx, &self.rx, dut) {
             (Some(tx), Some(rx), DutSpec::External {}) if tx.engine == self.engine && rx.engine == self.engine => {
                 Ok(())
@@ -294,6 +323,17 @@ impl ClientSpec {
             (None, None, _) => Ok(()),
             _ => Err(format!("client `{name}`: tx and rx go with dut kind \"external\"; the lab has its own ports")),
         }
+    }
+
+    fn check_driver(&self, dut: &DutSpec) -> Result<(), String> {
+        let (name, Some(driver)) = (&self.name, &self.driver) else { return Ok(()) };
+        if self.engine != Engine::Dpdk || *dut == (DutSpec::External {}) {
+            return Err(format!("client `{name}`: driver goes with the dpdk engine on the lab's interfaces"));
+        }
+        if !["net_af_packet", "net_af_xdp"].contains(&driver.as_str()) {
+            return Err(format!("client `{name}`: driver is net_af_packet or net_af_xdp, not `{driver}`"));
+        }
+        Ok(())
     }
 }
 

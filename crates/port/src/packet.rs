@@ -45,9 +45,9 @@ fn receiver(ifindex: u32, take: Take, largest: usize, caps: Caps) -> io::Result<
     Ok(PacketRx { ring, _socket: socket, _sink: sink, caps })
 }
 
-/// Keeps the stack, which gets every frame too, from answering datagrams to a port where nobody listens with
-/// ICMP messages: a socket that lets nothing in. `None` where somebody listens.
-fn sink(port: u16) -> io::Result<Option<UdpSocket>> {
+/// Keeps the stack of the calling thread's namespace, which gets every frame too, from answering datagrams to a
+/// port where nobody listens with ICMP messages: a socket that lets nothing in. `None` where somebody listens.
+pub fn sink(port: u16) -> io::Result<Option<UdpSocket>> {
     match UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)) {
         Ok(socket) => {
             socket::filter(&socket, &[instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0)])?;
@@ -147,15 +147,17 @@ impl Receive for PacketRx {
 
     #[inline]
     fn recv(&mut self, mut each: impl FnMut(&[u8], Tsc)) -> io::Result<usize> {
-        let mut now = None;
-        let mut received = 0;
-        while received < BATCH {
-            let Some(arrived) = self.ring.arrived() else { break };
-            let now = *now.get_or_insert_with(usect_clock::tsc);
+        // All that are there, then the clock: one that comes meanwhile would be stamped too early.
+        let waiting = self.ring.waiting(BATCH);
+        if waiting == 0 {
+            return Ok(0);
+        }
+        let now = usect_clock::tsc();
+        for _ in 0..waiting {
+            let arrived = self.ring.arrived();
             each(self.ring.bytes(&arrived), now);
             self.ring.give_back();
-            received += 1;
         }
-        Ok(received)
+        Ok(waiting)
     }
 }

@@ -4,11 +4,14 @@ use crate::path::{End, Ends};
 use crate::place::Placement;
 use crate::{Rig, RigError};
 use std::io::ErrorKind;
-use usect_core::port_name::Engine;
+use std::net::UdpSocket;
+use usect_core::frame::Flow;
+use usect_core::port_name::{Engine, Place, PortName};
 use usect_core::scenario::{Mode, Wait};
 use usect_core::trial::Trial;
+use usect_dpdk::{DpdkRx, DpdkTx};
 use usect_dut::{Dut, Reflector};
-use usect_lab::{receive_queues, within};
+use usect_lab::{Link, receive_queues, within};
 use usect_port::ClientError;
 use usect_port::client::{Client, PacketClient, Threads};
 use usect_port::packet::{self, PacketRx, PacketTx};
@@ -16,10 +19,15 @@ use usect_port::{Port, Receive, Take, Transmit, udp};
 use usect_xdp::afxdp::{self, XdpRx, XdpTx};
 use usect_xdp::kernel::{Assignment, KernelClient};
 
+/// The virtual device of DPDK on the lab's interfaces, unless a client names another.
+pub(crate) const LAB_DRIVER: &str = "net_af_packet";
+
 /// A client ready to run, and the reflector of its round trip where it needs one that runs in user space.
 pub(crate) struct Opened {
     pub(crate) client: Box<dyn Client>,
     pub(crate) reflector: Option<Box<dyn Dut>>,
+    /// Sockets that keep the stack silent while the client runs.
+    pub(crate) sinks: Vec<Option<UdpSocket>>,
 }
 
 /// Opens the client of a trial.
@@ -28,6 +36,7 @@ pub(crate) fn open(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigE
         Engine::Udp => udp(rig, trial, ends),
         Engine::Packet => packet(rig, trial, ends),
         Engine::Xdp => xdp(rig, trial, ends),
+        Engine::Dpdk => dpdk(rig, trial, ends),
         Engine::Kernel => kernel(rig, trial, ends),
     }
 }
@@ -87,6 +96,48 @@ pub(crate) fn open_xdp(end: &End, take: Take) -> Result<Port<XdpTx, XdpRx>, RigE
     Ok(within(end.netns.as_deref(), || afxdp::open(link.index, take))??)
 }
 
+fn dpdk(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
+    let largest = trial.traffic.frame_size.without_fcs();
+    let device = |end: &End, named: &Option<PortName>, number| match (named.as_ref().map(|n| &n.place), &end.link) {
+        (Some(Place::Device(device)), _) => device.clone(),
+        (_, link) => {
+            let link = link.as_ref().expect("the lab's ends are interfaces");
+            lab_device(trial.client.driver.as_deref().unwrap_or(LAB_DRIVER), number, link)
+        }
+    };
+    let (near, far) = (device(&ends.tx, &trial.client.tx, 0), device(&ends.rx, &trial.client.rx, 1));
+    let port = open_dpdk(&ends.tx, &near, largest)?;
+    if near == far {
+        // A device that loops, such as net_ring or a cabled port: what it sends comes in there.
+        let client = client_over(rig, trial, (ends.flow(), ends.flow()), port.tx, port.rx);
+        return Ok(Opened { client, reflector: None, sinks: Vec::new() });
+    }
+    let other = open_dpdk(&ends.rx, &far, largest)?;
+    let mut ends = ends.clone();
+    (ends.tx.endpoint.mac, ends.rx.endpoint.mac) = (port.tx.mac(), other.tx.mac());
+    let kernel_sees =
+        [(&ends.tx, &near), (&ends.rx, &far)].into_iter().filter(|(_, device)| !usect_dpdk::is_pci(device));
+    let sinks = kernel_sees.map(|(end, _)| sink(trial, end)).collect::<Result<_, _>>()?;
+    Ok(Opened { sinks, ..generic(rig, trial, &ends, port, other) })
+}
+
+/// The virtual device on an interface of the lab. Its number tells it from others of the run.
+pub(crate) fn lab_device(driver: &str, number: u32, link: &Link) -> String {
+    format!("{driver}{number},iface={}", link.interface)
+}
+
+/// Opens a device of DPDK in the namespace of one end of a path.
+pub(crate) fn open_dpdk(end: &End, device: &str, largest: usize) -> Result<Port<DpdkTx, DpdkRx>, RigError> {
+    Ok(within(end.netns.as_deref(), || usect_dpdk::open(device, largest))??)
+}
+
+/// Keeps the stack at an end from answering.
+fn sink(trial: &Trial, end: &End) -> Result<Option<UdpSocket>, RigError> {
+    let port = end.endpoint.address.port();
+    let opened = within(end.netns.as_deref(), || packet::sink(port))?;
+    opened.map_err(|e| failed(trial, format!("silencing the stack at UDP port {port}"), e))
+}
+
 /// The generic client over two open ports; in round-trip mode the far one reflects.
 fn generic<T, R>(rig: &Rig, trial: &Trial, ends: &Ends, near: Port<T, R>, far: Port<T, R>) -> Opened
 where
@@ -94,18 +145,26 @@ where
     R: Receive + 'static,
 {
     let flow = ends.flow();
-    let threads = threads(rig.placement, trial);
-    let round_trip = trial.traffic.mode.returns();
-    let (rx, reflector) = if round_trip {
+    let (client, reflector) = if trial.traffic.mode.returns() {
         let core = rig.placement.dut.or(Some(rig.placement.receiver));
-        (near.rx, Some(Box::new(Reflector::start(rig.clock, core, far)) as Box<dyn Dut>))
+        let reflector = Box::new(Reflector::start(rig.clock, core, far)) as Box<dyn Dut>;
+        (client_over(rig, trial, (flow, flow.reversed()), near.tx, near.rx), Some(reflector))
     } else {
-        (far.rx, None)
+        (client_over(rig, trial, (flow, flow), near.tx, far.rx), None)
     };
-    let mut client = PacketClient::new(rig.clock, near.tx, rx, flow, threads, rig.stop.clone());
+    Opened { client, reflector, sinks: Vec::new() }
+}
+
+/// The generic client, which sends one flow and expects another.
+fn client_over<T, R>(rig: &Rig, trial: &Trial, (flow, expected): (Flow, Flow), tx: T, rx: R) -> Box<dyn Client>
+where
+    T: Transmit + 'static,
+    R: Receive + 'static,
+{
+    let mut client = PacketClient::new(rig.clock, tx, rx, flow, threads(rig.placement, trial), rig.stop.clone());
     client.wait = trial.client.wait;
-    client.expected = if round_trip { flow.reversed() } else { flow };
-    Opened { client: Box::new(client), reflector }
+    client.expected = expected;
+    Box::new(client)
 }
 
 /// A blocking client needs two threads, because one can't sleep and receive at once; a round trip that
@@ -134,7 +193,7 @@ fn kernel(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
     } else {
         within(rx.0, || client.attach_receiver(rx.1))??;
     }
-    Ok(Opened { client: Box::new(client), reflector: None })
+    Ok(Opened { client: Box::new(client), reflector: None, sinks: Vec::new() })
 }
 
 fn failed(trial: &Trial, what: String, source: std::io::Error) -> RigError {

@@ -4,39 +4,9 @@
 use crate::{Rig, RigError};
 use std::sync::Arc;
 use usect_clock::Clock;
+use usect_core::port_name::Engine;
 use usect_core::scenario::Scenario;
 use usect_core::trial::{Traffic, Trial, TrialResult};
-
-/// A client of each engine over a bare wire, 10 frames each.
-const ENGINES: &str = r#"
-title = "what is usable here"
-traffic = { frame_size = 64, rate = "1 kpps" }
-protocol = { warmup_s = 0, duration_s = 0.01, runs = 1 }
-dut = { kind = "wire" }
-[[client]]
-name = "udp"
-engine = "udp"
-[[client]]
-name = "packet"
-engine = "packet"
-[[client]]
-name = "xdp"
-engine = "xdp"
-[[client]]
-name = "kernel"
-engine = "kernel"
-"#;
-
-/// The same between taps, which see every client alike.
-const TAPPED: &str = r#"
-title = "what is usable here"
-traffic = { frame_size = 64, rate = "1 kpps" }
-protocol = { warmup_s = 0, duration_s = 0.01, runs = 1 }
-dut = { kind = "xdp-forwarder" }
-[[client]]
-name = "udp"
-engine = "udp"
-"#;
 
 /// Whether something can be used here.
 #[derive(Debug, Clone)]
@@ -49,54 +19,68 @@ pub struct Finding {
     pub verdict: Result<String, String>,
 }
 
-/// Tries everything, on a lab of its own. What must not be tried now, for example because another process
+/// Tries everything, on labs of its own. What must not be tried now, for example because another process
 /// measures, is reported with that reason.
-pub fn probe(may_measure: Result<(), String>) -> Vec<Finding> {
+pub fn probe(may_measure: &Result<(), String>) -> Vec<Finding> {
     let clock = match Clock::calibrate() {
         Ok(clock) => Ok(format!("invariant TSC, {:.3} GHz", clock.rate().hz as f64 / 1e9)),
         Err(e) => Err(e.to_string()),
     };
-    let rig = |scenario: &Scenario| {
-        may_measure.clone().map_err(|why| format!("not tried: {why}"))?;
-        Rig::new(scenario, Arc::default()).map_err(|e| format!("not tried: {e}"))
+    let clock = Finding { name: "clock", purpose: "stamps of every client in user space", verdict: clock };
+    let engine = |engine: Engine| {
+        let verdict = try_it(may_measure, engine, "wire").and_then(|result| all_stamped(&result));
+        Finding { name: engine.name(), purpose: purpose(engine), verdict }
     };
-    let (engines, tapped) = (parse(ENGINES), parse(TAPPED));
-    let mut wire = rig(&engines);
-    let mut engine = |name| try_engine(wire.as_mut().map_err(|e| e.clone())?, &engines, name);
-    let (udp, packet, xdp, kernel) = (engine("udp"), engine("packet"), engine("xdp"), engine("kernel"));
-    // One lab at a time.
-    drop(wire);
-    let truth = rig(&tapped).and_then(|mut rig| try_truth(&mut rig, &tapped));
-    vec![
-        Finding { name: "clock", purpose: "stamps of every client in user space", verdict: clock },
-        Finding { name: "udp", purpose: "UDP sockets, blocking or polled", verdict: udp },
-        Finding { name: "packet", purpose: "AF_PACKET rings, polled", verdict: packet },
-        Finding { name: "xdp", purpose: "AF_XDP rings, polled", verdict: xdp },
-        Finding { name: "kernel", purpose: "generator and receiver in eBPF", verdict: kernel },
-        Finding { name: "truth", purpose: "passive taps at the DUT's interfaces", verdict: truth },
-    ]
+    let truth = try_it(may_measure, Engine::Udp, "xdp-forwarder").and_then(|result| all_seen(&result));
+    let truth = Finding { name: "truth", purpose: "passive taps at the DUT's interfaces", verdict: truth };
+    [clock].into_iter().chain(Engine::ALL.into_iter().map(engine)).chain([truth]).collect()
 }
 
-fn parse(scenario: &str) -> Scenario {
-    Scenario::parse(scenario).expect("the scenario is a constant")
+fn purpose(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Udp => "UDP sockets, blocking or polled",
+        Engine::Packet => "AF_PACKET rings, polled",
+        Engine::Xdp => "AF_XDP rings, polled",
+        Engine::Dpdk => "poll-mode drivers of DPDK",
+        Engine::Kernel => "generator and receiver in eBPF",
+    }
 }
 
-fn run(rig: &mut Rig, scenario: &Scenario, client: &str) -> Result<TrialResult, RigError> {
-    let client = scenario.clients.iter().find(|c| c.name == client).expect("the scenario has it").clone();
+/// One client sends 10 frames through a DUT.
+fn scenario(engine: Engine, dut: &str) -> Scenario {
+    let text = format!(
+        r#"
+        title = "what is usable here"
+        traffic = {{ frame_size = 64, rate = "1 kpps" }}
+        protocol = {{ warmup_s = 0, duration_s = 0.01, runs = 1 }}
+        dut = {{ kind = "{dut}" }}
+        [[client]]
+        name = "{engine}"
+        engine = "{engine}"
+        "#
+    );
+    Scenario::parse(&text).expect("only names vary")
+}
+
+fn try_it(may_measure: &Result<(), String>, engine: Engine, dut: &str) -> Result<TrialResult, String> {
+    may_measure.clone().map_err(|why| format!("not tried: {why}"))?;
+    run(&scenario(engine, dut)).map_err(|e| e.to_string())
+}
+
+fn run(scenario: &Scenario) -> Result<TrialResult, RigError> {
+    let client = scenario.clients[0].clone();
     let traffic = Traffic::of(&scenario.traffic, &scenario.protocol);
-    rig.run(&Trial { client, run: 1, traffic }, &mut |_| ())
+    Rig::new(scenario, Arc::default())?.run(&Trial { client, run: 1, traffic }, &mut |_| ())
 }
 
-fn try_engine(rig: &mut Rig, scenario: &Scenario, name: &str) -> Result<String, String> {
-    let client = run(rig, scenario, name).map_err(|e| e.to_string())?.client;
-    let (sent, stamped) = (client.counts.sent, client.counts.stamped);
-    let how = client.notes.join("; ");
+fn all_stamped(result: &TrialResult) -> Result<String, String> {
+    let (sent, stamped) = (result.client.counts.sent, result.client.counts.stamped);
+    let how = result.client.notes.join("; ");
     if stamped == sent { Ok(how) } else { Err(format!("of {sent} frames {stamped} came through and were stamped")) }
 }
 
-fn try_truth(rig: &mut Rig, scenario: &Scenario) -> Result<String, String> {
-    let truth = run(rig, scenario, "udp").map_err(|e| e.to_string())?.truth;
-    let counts = truth.map(|t| t.counts).unwrap_or_default();
+fn all_seen(result: &TrialResult) -> Result<String, String> {
+    let counts = result.truth.as_ref().map(|t| t.counts).unwrap_or_default();
     match (counts.sent, counts.stamped) {
         (sent, stamped) if sent > 0 && sent == stamped => Ok("eBPF in the wires, every frame stamped".into()),
         (sent, stamped) => Err(format!("of {sent} frames seen to enter, {stamped} were stamped as they left")),
@@ -106,12 +90,11 @@ fn try_truth(rig: &mut Rig, scenario: &Scenario) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usect_core::port_name::Engine;
 
     #[test]
-    fn every_engine_there_is_gets_tried() {
-        let tried: Vec<Engine> = parse(ENGINES).clients.iter().map(|c| c.engine).collect();
-        assert_eq!(tried, Engine::ALL);
-        assert_eq!(parse(TAPPED).clients.len(), 1);
+    fn every_engine_has_a_scenario() {
+        for engine in Engine::ALL {
+            assert_eq!(scenario(engine, "wire").clients[0].engine, engine);
+        }
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use usect_clock::Clock;
 use usect_core::environment::Environment;
+use usect_core::port_name::{Engine, Place};
 use usect_core::scenario::Scenario;
 use usect_core::stall::CoreStalls;
 use usect_core::trial::{Trial, TrialResult};
@@ -49,6 +50,9 @@ pub enum RigError {
     /// eBPF or AF_XDP.
     #[error(transparent)]
     Xdp(#[from] usect_xdp::XdpError),
+    /// DPDK.
+    #[error(transparent)]
+    Dpdk(#[from] usect_dpdk::DpdkError),
     /// A client's trial.
     #[error("client `{client}`: {source}")]
     Client {
@@ -65,12 +69,39 @@ pub enum RigError {
     Asked(String),
 }
 
+/// Starts DPDK if the scenario uses it.
+fn start_dpdk(scenario: &Scenario, cores: &[usize]) -> Result<(), RigError> {
+    let clients = scenario.clients.iter().filter(|c| c.engine == Engine::Dpdk);
+    let mut devices: Vec<&str> = clients
+        .clone()
+        .flat_map(|c| [&c.tx, &c.rx])
+        .flatten()
+        .filter_map(|port| match &port.place {
+            Place::Device(device) => Some(device.as_str()).filter(|device| usect_dpdk::is_pci(device)),
+            _ => None,
+        })
+        .collect();
+    devices.sort_unstable();
+    devices.dedup();
+    if clients.count() == 0 && !scenario.dut.uses_dpdk() {
+        return Ok(());
+    }
+    let core = *cores.first().ok_or_else(|| RigError::Asked("this process may run on no core at all".into()))?;
+    Ok(usect_dpdk::start(&usect_dpdk::Eal {
+        core,
+        hugepages: scenario.dpdk.hugepages,
+        pci: devices.into_iter().map(str::to_owned).collect(),
+        arguments: scenario.dpdk.eal.clone(),
+    })?)
+}
+
 impl Rig {
     /// Sets up what the scenario asks for. `stop` ends a running trial early.
     pub fn new(scenario: &Scenario, stop: Arc<AtomicBool>) -> Result<Rig, RigError> {
         let cores = audit::online_cores();
         let placement = place::place(scenario, &cores).map_err(RigError::Asked)?;
         let clock = Clock::calibrate()?;
+        start_dpdk(scenario, &cores)?;
         let path = Path::up(scenario)?;
         Ok(Rig { clock, path, placement, cores, cpu_times: audit::CpuTimes::now(), stop })
     }

@@ -149,6 +149,12 @@ fn end(port: &PortName, address: Ipv4Addr, udp_port: u16) -> Result<End, RigErro
     let netns = port.netns.as_deref();
     match &port.place {
         Place::Interface(name) => Ok(of_link(link(netns, name)?, address, udp_port)),
+        // Its address is known when it is open.
+        Place::Device(_) => Ok(End {
+            netns: port.netns.clone(),
+            endpoint: Endpoint { mac: [0; 6], address: SocketAddrV4::new(address, udp_port) },
+            link: None,
+        }),
         Place::Address(address) => Ok(End {
             netns: port.netns.clone(),
             endpoint: Endpoint { mac: [0; 6], address: *address },

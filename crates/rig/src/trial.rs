@@ -1,6 +1,6 @@
 //! One trial, from the DUT's start to its result.
 
-use crate::client::{self, Opened, open_packet, open_xdp};
+use crate::client::{self, LAB_DRIVER, Opened, lab_device, open_dpdk, open_packet, open_xdp};
 use crate::path::{End, Ends};
 use crate::sampling::{self, Progress};
 use crate::{Rig, RigError};
@@ -18,8 +18,8 @@ use usect_port::Take;
 use usect_port::client::{Control, Outcome};
 use usect_xdp::tap::{Cut, Key, Tap, Wiretap};
 
-/// Largest frame of any trial, without FCS.
-const LARGEST: usize = 9014;
+/// Largest frame that passes the lab's taps, without FCS.
+const LARGEST_XDP: usize = 3520;
 
 /// Runs a trial on a rig.
 pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress)) -> Result<TrialResult, RigError> {
@@ -66,12 +66,17 @@ fn start_dut(rig: &Rig) -> Result<Option<Box<dyn Dut>>, RigError> {
             Box::new(Forwarder::start(rig.clock, rig.placement.dut, port(left)?, port(right)?, *faults))
         }
         DutSpec::Forwarder { engine: Engine::Packet, faults } => {
-            let port = |link: &Link| open_packet(&end_at(link), Take::All, LARGEST);
+            let port = |link: &Link| open_packet(&end_at(link), Take::All, LARGEST_XDP);
             Box::new(Forwarder::start(rig.clock, rig.placement.dut, port(left)?, port(right)?, *faults))
+        }
+        DutSpec::Forwarder { engine: Engine::Dpdk, faults } => {
+            let port =
+                |link: &Link, number| open_dpdk(&end_at(link), &lab_device(LAB_DRIVER, number, link), LARGEST_XDP);
+            Box::new(Forwarder::start(rig.clock, rig.placement.dut, port(left, 2)?, port(right, 3)?, *faults))
         }
         DutSpec::Forwarder { engine, .. } => {
             return Err(RigError::Asked(format!(
-                "the forwarder can't run over the {engine} engine; use engine = \"xdp\" or \"packet\""
+                "the forwarder can't run over the {engine} engine; use engine = \"xdp\", \"packet\" or \"dpdk\""
             )));
         }
         _ => Box::new(Redirect::start(left, right)?),
@@ -119,7 +124,7 @@ fn measure(
     tap: Option<&Tap>,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Measured, RigError> {
-    let Opened { mut client, reflector } = opened;
+    let Opened { mut client, reflector, sinks: _sinks } = opened;
     let (probe, truth) = (client.probe(), tap.map(Tap::probe));
     let control = Control { stop: rig.stop.clone(), bridge: Mutex::new(rig.clock.bridge()) };
     let done = AtomicBool::new(false);

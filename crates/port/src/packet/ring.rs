@@ -114,19 +114,24 @@ impl Ring {
         self.status(self.next + SLOTS - 1).load(Acquire) != libc::TP_STATUS_SEND_REQUEST
     }
 
-    /// The next frame that has arrived. A tag that the kernel took out is put back, into the space before the
-    /// frame.
+    /// How many frames have arrived, `most` at the most.
     #[inline]
-    pub(super) fn arrived(&mut self) -> Option<Arrived> {
-        let status = self.status(self.next).load(Acquire);
-        if status & libc::TP_STATUS_USER == 0 {
-            return None;
-        }
+    pub(super) fn waiting(&self, most: usize) -> usize {
+        let is_ours = |&n: &usize| self.status(self.next + n).load(Acquire) & libc::TP_STATUS_USER != 0;
+        (0..most).take_while(is_ours).count()
+    }
+
+    /// The next frame, one that is [`Ring::waiting`]. A tag that the kernel took out is put back, into the space
+    /// before the frame.
+    #[inline]
+    pub(super) fn arrived(&mut self) -> Arrived {
+        let status = self.status(self.next).load(Relaxed);
+        assert!(status & libc::TP_STATUS_USER != 0, "the slot is the kernel's");
         // SAFETY: the slot is ours while its status is USER.
         let header = unsafe { &*self.header(self.next) };
         let whole = Arrived { from: usize::from(header.tp_mac), length: header.tp_snaplen as usize };
         if status & libc::TP_STATUS_VLAN_VALID == 0 {
-            return Some(whole);
+            return whole;
         }
         let (protocol, tag) = (header.tp_vlan_tpid, header.tp_vlan_tci);
         let tagged = Arrived { from: whole.from - 4, length: whole.length + 4 };
@@ -134,7 +139,7 @@ impl Ring {
         frame.copy_within(4..16, 0);
         frame[12..14].copy_from_slice(&protocol.to_be_bytes());
         frame[14..16].copy_from_slice(&tag.to_be_bytes());
-        Some(tagged)
+        tagged
     }
 
     #[inline]

@@ -1,0 +1,52 @@
+//! The crate's surface where DPDK was not there at build time.
+
+use crate::{DpdkError, Eal};
+use std::io;
+use usect_core::instant::Tsc;
+use usect_port::{Caps, Port, Receive, Transmit};
+
+/// Never made.
+pub enum DpdkTx {}
+/// Never made.
+pub enum DpdkRx {}
+
+/// Says that DPDK is not built in.
+pub fn start(_: &Eal) -> Result<(), DpdkError> {
+    Err(DpdkError::NotBuilt)
+}
+
+/// Says that DPDK is not built in.
+pub fn open(_: &str, _: usize) -> Result<Port<DpdkTx, DpdkRx>, DpdkError> {
+    Err(DpdkError::NotBuilt)
+}
+
+impl DpdkTx {
+    /// The device's hardware address.
+    pub fn mac(&self) -> [u8; 6] {
+        match *self {}
+    }
+}
+
+impl Transmit for DpdkTx {
+    fn caps(&self) -> &Caps {
+        match *self {}
+    }
+
+    fn prepare(&mut self, _: &[u8]) {
+        match *self {}
+    }
+
+    fn send(&mut self, _: impl FnMut(&mut [u8]) -> Option<usize>) -> io::Result<usize> {
+        match *self {}
+    }
+}
+
+impl Receive for DpdkRx {
+    fn caps(&self) -> &Caps {
+        match *self {}
+    }
+
+    fn recv(&mut self, _: impl FnMut(&[u8], Tsc)) -> io::Result<usize> {
+        match *self {}
+    }
+}

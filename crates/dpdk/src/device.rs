@@ -1,0 +1,226 @@
+//! A started device as a port: queue 0, both ways.
+
+use crate::eal::{complaint, log};
+use crate::ffi::{self, Counters, Device, Frame};
+use crate::{DpdkError, is_pci};
+use std::ffi::CString;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use usect_core::frame::HEADERS;
+use usect_core::instant::Tsc;
+use usect_port::{BATCH, Caps, Port, Receive, Transmit};
+
+/// Longest wait for the device to take a batch, before it is given up.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A device, closed and removed when both halves are gone.
+struct Opened(Device);
+
+// SAFETY: the device's own calls are made from one thread at a time (opening, closing) or are per queue and
+// direction, each of which one half owns; pools may be used from any thread.
+unsafe impl Send for Opened {}
+// SAFETY: as above.
+unsafe impl Sync for Opened {}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: it was opened, and nobody uses it any more.
+        unsafe { ffi::usect_dpdk_close(&raw mut self.0) };
+    }
+}
+
+/// Opens a device for frames of up to `largest` bytes without FCS, after [`crate::start`]. What a virtual
+/// device opens of the system, it opens in the calling thread's namespace.
+pub fn open(device: &str, largest: usize) -> Result<Port<DpdkTx, DpdkRx>, DpdkError> {
+    if is_pci(device) {
+        check_pci(device)?;
+    }
+    let name = CString::new(device).map_err(|_| DpdkError::device(device, "its name has a zero byte"))?;
+    let mut opened = Device {
+        id: 0,
+        queues: 0,
+        mac: [0; 6],
+        driver: [0; 32],
+        tx_pool: std::ptr::null_mut(),
+        rx_pool: std::ptr::null_mut(),
+    };
+    log();
+    // SAFETY: the name is terminated, and `opened` is valid for writes.
+    let failed = unsafe { ffi::usect_dpdk_open(name.as_ptr(), 1, largest as u32, &raw mut opened) };
+    if failed != 0 {
+        let error = io::Error::from_raw_os_error(-failed).to_string();
+        return Err(DpdkError::device(device, complaint(&log()).unwrap_or(error)));
+    }
+    let note = format!("DPDK, {}", driver(&opened));
+    let caps = Caps { payload_at: HEADERS, blocks: false, note };
+    let opened = Arc::new(Opened(opened));
+    let tx = DpdkTx { device: opened.clone(), frames: [Frame::NONE; BATCH], ready: false, caps: caps.clone() };
+    Ok(Port { tx, rx: DpdkRx { device: opened, caps } })
+}
+
+fn driver(device: &Device) -> String {
+    let bytes = device.driver.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
+    String::from_utf8(bytes).unwrap_or_else(|_| "unknown driver".into())
+}
+
+/// Says what is wrong with a PCI device before DPDK, which would only say that it failed.
+fn check_pci(device: &str) -> Result<(), DpdkError> {
+    let address = device.split(',').next().unwrap_or(device);
+    let full = if address.matches(':').count() == 1 { format!("0000:{address}") } else { address.to_owned() };
+    let path = Path::new("/sys/bus/pci/devices").join(&full);
+    if !path.exists() {
+        return Err(DpdkError::device(device, "there is no PCI device of this address (`lspci -D` lists them)"));
+    }
+    let driver = std::fs::read_link(path.join("driver")).ok();
+    let driver = driver.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
+    match driver {
+        Some("vfio-pci" | "uio_pci_generic" | "igb_uio" | "mlx5_core" | "mlx4_core") => Ok(()),
+        Some(driver) => Err(DpdkError::device(
+            device,
+            format!(
+                "it is bound to the kernel's driver `{driver}`; bind it to vfio-pci (`dpdk-devbind.py -b vfio-pci {full}`), \
+                 which takes it from the kernel"
+            ),
+        )),
+        None => Err(DpdkError::device(
+            device,
+            format!("it is bound to no driver; bind it to vfio-pci (`dpdk-devbind.py -b vfio-pci {full}`)"),
+        )),
+    }
+}
+
+/// The sending half.
+pub struct DpdkTx {
+    device: Arc<Opened>,
+    /// Buffers for the next batch; all of them are ours while `ready`.
+    frames: [Frame; BATCH],
+    ready: bool,
+    caps: Caps,
+}
+
+/// The receiving half.
+pub struct DpdkRx {
+    device: Arc<Opened>,
+    caps: Caps,
+}
+
+// SAFETY: the buffers are owned by this half and may be used from any thread.
+unsafe impl Send for DpdkTx {}
+
+impl Drop for DpdkTx {
+    fn drop(&mut self) {
+        if self.ready {
+            // SAFETY: the buffers are ours.
+            unsafe { ffi::usect_dpdk_free(self.frames.as_mut_ptr(), BATCH as u16) };
+        }
+    }
+}
+
+impl DpdkTx {
+    /// The device's hardware address.
+    pub fn mac(&self) -> [u8; 6] {
+        self.device.0.mac
+    }
+
+    /// Hands frames to the device until it has them all.
+    fn flush(&mut self, filled: usize) -> io::Result<()> {
+        let mut taken = 0;
+        let mut begun = None;
+        while taken < filled {
+            let rest = &mut self.frames[taken..filled];
+            // SAFETY: the frames are ours until the device takes them, and filled to their length.
+            taken +=
+                usize::from(unsafe { ffi::usect_dpdk_send(self.device.0.id, 0, rest.as_mut_ptr(), rest.len() as u16) });
+            if taken < filled && begun.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                return Err(io::Error::other(format!("the device takes no more frames{}", self.counters())));
+            }
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> String {
+        let mut counters = Counters::default();
+        // SAFETY: `counters` is valid for writes.
+        match unsafe { ffi::usect_dpdk_counters(self.device.0.id, &raw mut counters) } {
+            0 => format!(" ({} missed, {} errors)", counters.missed, counters.errors),
+            _ => String::new(),
+        }
+    }
+}
+
+impl Transmit for DpdkTx {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn prepare(&mut self, template: &[u8]) {
+        // SAFETY: every buffer of the pool has room for the largest frame that it was opened for.
+        unsafe { ffi::usect_dpdk_fill(self.device.0.tx_pool, template.as_ptr(), template.len() as u32) };
+    }
+
+    #[inline]
+    fn send(&mut self, mut fill: impl FnMut(&mut [u8]) -> Option<usize>) -> io::Result<usize> {
+        if !self.ready {
+            let (pool, frames) = (self.device.0.tx_pool, self.frames.as_mut_ptr());
+            // SAFETY: room for BATCH frames.
+            self.ready = unsafe { ffi::usect_dpdk_alloc(pool, frames, BATCH as u16) } == 0;
+        }
+        if !self.ready {
+            return Ok(0);
+        }
+        let mut filled = 0;
+        for frame in &mut self.frames {
+            // SAFETY: the buffer is ours, and has this room.
+            let room = unsafe { std::slice::from_raw_parts_mut(frame.data, frame.room as usize) };
+            let Some(length) = fill(room) else { break };
+            frame.length = length as u32;
+            filled += 1;
+        }
+        if filled > 0 {
+            self.flush(filled)?;
+            self.refill(filled);
+        }
+        Ok(filled)
+    }
+}
+
+impl DpdkTx {
+    /// Replaces the buffers that left; where there are none, the rest goes back until there are.
+    #[inline]
+    fn refill(&mut self, left: usize) {
+        // SAFETY: room for `left` frames, none of which is ours any more.
+        let failed = unsafe { ffi::usect_dpdk_alloc(self.device.0.tx_pool, self.frames.as_mut_ptr(), left as u16) };
+        if failed != 0 {
+            let rest = &mut self.frames[left..];
+            // SAFETY: these are still ours.
+            unsafe { ffi::usect_dpdk_free(rest.as_mut_ptr(), rest.len() as u16) };
+            self.ready = false;
+        }
+    }
+}
+
+impl Receive for DpdkRx {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    #[inline]
+    fn recv(&mut self, mut each: impl FnMut(&[u8], Tsc)) -> io::Result<usize> {
+        let mut frames = [Frame::NONE; BATCH];
+        // SAFETY: room for BATCH frames.
+        let received = unsafe { ffi::usect_dpdk_receive(self.device.0.id, 0, frames.as_mut_ptr(), BATCH as u16) };
+        if received == 0 {
+            return Ok(0);
+        }
+        let now = usect_clock::tsc();
+        for frame in &frames[..usize::from(received)] {
+            // SAFETY: the device filled the buffer to this length, and it is ours until it is freed.
+            each(unsafe { std::slice::from_raw_parts(frame.data, frame.length as usize) }, now);
+        }
+        // SAFETY: they are ours, and nothing borrows from them any more.
+        unsafe { ffi::usect_dpdk_free(frames.as_mut_ptr(), received) };
+        Ok(usize::from(received))
+    }
+}
