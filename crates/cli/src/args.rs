@@ -111,7 +111,7 @@ pub(crate) struct Measure {
     #[arg(long, value_enum, default_value = "poll")]
     pub(crate) wait: WaitArg,
     /// Measure there and back instead of one way.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "ping_pong")]
     pub(crate) round_trip: bool,
     /// Measure there and back, the next frame when the last is back; the rate then only says how many.
     #[arg(long)]
@@ -212,7 +212,10 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     } else {
         let lines = text.lines().take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
         let sentence: Vec<&str> = lines.map(str::trim).filter(|l| !l.is_empty()).collect();
-        eprintln!("usect: {} (`usect --help` explains)", sentence.join(" ").trim_start_matches("error: "));
+        eprintln!(
+            "usect: {} (`usect help` and `usect COMMAND --help` explain)",
+            sentence.join(" ").trim_start_matches("error: ")
+        );
     }
     ExitCode::from(crate::REFUSED)
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use usect_core::port_name::Engine;
 use usect_core::run::{Header, SCHEMA};
 use usect_core::scenario::{ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec, Wait};
 use usect_core::trial::TrialResult;
@@ -43,6 +44,9 @@ fn select(scenario: &mut Scenario, names: &[String]) -> Result<()> {
 
 /// `usect measure`.
 pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
+    if args.tx == args.rx && args.tx.engine != Engine::Dpdk {
+        bail!("--tx and --rx are the same port, {}: name the two ends of a path", args.tx);
+    }
     if args.tx.engine != args.rx.engine {
         bail!("--tx uses the {} engine and --rx the {}: one client has one engine", args.tx.engine, args.rx.engine);
     }
@@ -122,6 +126,9 @@ impl Session {
             (None, false) => None,
         };
         if results.is_empty() {
+            if failure.is_none() {
+                eprintln!("usect: interrupted before anything was measured");
+            }
             return failure.map_or(Ok(ExitCode::from(INTERRUPTED)), Err);
         }
         let stored = folder.save(header, &results)?;
@@ -131,8 +138,21 @@ impl Session {
                 Err(error.context(format!("what was measured before is kept in {}", folder.path().display())))
             }
             None if stop.load(Relaxed) => Ok(ExitCode::from(INTERRUPTED)),
-            None => Ok(ExitCode::SUCCESS),
+            None => self.check_arrivals(&stored),
         }
+    }
+
+    /// A client that received nothing measured nothing, whatever its tables say.
+    fn check_arrivals(&self, stored: &StoredRun) -> Result<ExitCode> {
+        let silent = stored.run.clients.iter().filter(|c| c.measured.counts.received == 0);
+        let names: Vec<&str> = silent.map(|c| c.client.as_str()).collect();
+        if names.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        bail!(
+            "nothing arrived of what {} sent: does anything join the two ports, and does it forward?",
+            names.join(", ")
+        )
     }
 
     fn header(&self, folder: &RunFolder, rig: &Rig) -> Header {
@@ -143,7 +163,7 @@ impl Session {
             procedure: self.procedure.into(),
             created: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
             quick: self.quick,
-            partial: Some("still running".into()),
+            partial: Some("not finished: it is still running, or was killed".into()),
             protocol: self.protocol,
             scenario: self.scenario.clone(),
             environment: rig.environment(),

@@ -20,6 +20,26 @@ pub struct Difference<'a> {
     pub second: Option<&'a str>,
 }
 
+/// Kinds of facts, and facts, that are readings.
+const READINGS: [&str; 16] = [
+    "clock.tsc_hz",
+    "clock.tsc_to_monotonic_error_ns",
+    "context_switches",
+    "guest",
+    "host.load",
+    "host.uptime_s",
+    "idle",
+    "interrupts",
+    "iowait",
+    "irq",
+    "memory.available",
+    "softirq",
+    "softirqs",
+    "steal",
+    "system",
+    "user",
+];
+
 impl Environment {
     /// Adds or replaces a fact.
     pub fn set(&mut self, key: impl Into<String>, value: impl ToString) {
@@ -39,6 +59,13 @@ impl Environment {
     /// Adds every fact of another, which wins where both have one.
     pub fn extend(&mut self, other: Environment) {
         self.0.extend(other.0);
+    }
+
+    /// Whether a fact is a reading of what went on, which never is the same twice, rather than a property or a
+    /// setting.
+    pub fn is_reading(key: &str) -> bool {
+        let kind = key.split('.').next().unwrap_or(key);
+        READINGS.contains(&kind) || READINGS.contains(&key)
     }
 
     /// Where the two differ, in order of the keys.
@@ -65,5 +92,6 @@ mod tests {
         b.set("kernel.release", "6.1");
         let found: Vec<&str> = a.differences(&b).iter().map(|d| d.key).collect();
         assert_eq!(found, ["cpu.0.governor", "kernel.release"]);
+        assert!(Environment::is_reading("steal.cpu0") && !Environment::is_reading("cpu.0.governor"));
     }
 }

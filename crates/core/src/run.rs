@@ -87,7 +87,8 @@ pub struct ClientRecord {
 pub struct Spread {
     /// Which percentile.
     pub quantile: Quantile,
-    /// Lowest over the trials, in nanoseconds; absent where a trial can't support the percentile.
+    /// Lowest over the trials, in nanoseconds; absent for a single trial, and where one can't support the
+    /// percentile.
     pub lowest_ns: Option<i64>,
     /// Highest, likewise.
     pub highest_ns: Option<i64>,
@@ -294,7 +295,10 @@ impl ClientRecord {
 
 fn spread<'a>(trials: impl Iterator<Item = &'a Histogram>) -> Vec<Spread> {
     let per_trial: Vec<Vec<Estimate>> = trials.map(stats::estimates).collect();
-    let at = |i: usize| per_trial.iter().map(move |e| e[i].value.map(|v| v.ns)).collect::<Option<Vec<i64>>>();
+    // One trial has no spread.
+    let several = per_trial.len() > 1;
+    let figures = |i: usize| per_trial.iter().map(move |e| e[i].value.map(|v| v.ns)).collect::<Option<Vec<i64>>>();
+    let at = |i: usize| figures(i).filter(|_| several);
     stats::LADDER
         .iter()
         .enumerate()

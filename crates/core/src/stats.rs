@@ -1,5 +1,6 @@
 //! Statistics of tails: what a sample can say about a percentile, and what it can't.
 
+use crate::buckets;
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -115,7 +116,9 @@ fn estimate_within(cumulative: &[(u64, u64)], quantile: Quantile, one_side: f64)
     let at = |rank: u64| cumulative[cumulative.partition_point(|&(_, n)| n < rank)].0 as i64;
     let value = rank_interval(samples, quantile, one_side).map(|(low, high)| {
         let rank = ((samples as f64 * quantile.0).ceil() as u64).clamp(low, high);
-        Interval { ns: at(rank), low_ns: at(low), high_ns: at(high) }
+        // A value is known to its bucket: the interval goes to the far edges.
+        let (low, high) = (buckets::index(at(low) as u64), buckets::index(at(high) as u64));
+        Interval { ns: at(rank), low_ns: buckets::lowest(low) as i64, high_ns: buckets::lowest(high + 1) as i64 - 1 }
     });
     Estimate { quantile, value, needs: quantile.needs_for(one_side) }
 }
@@ -277,6 +280,15 @@ mod tests {
     fn names_are_those_of_the_field() {
         let names: Vec<String> = LADDER.iter().map(Quantile::to_string).collect();
         assert_eq!(names, ["p50", "p90", "p99", "p99.9", "p99.99", "p99.999", "p99.9999"]);
+    }
+
+    #[test]
+    fn an_interval_is_no_finer_than_the_buckets() {
+        let mut histogram = Histogram::default();
+        (0..1_000).for_each(|_| histogram.record(3_760_000));
+        let error = errors(&histogram, &histogram)[0].value.unwrap();
+        assert_eq!(error.ns, 0);
+        assert!(error.low_ns < -1_000 && error.high_ns > 1_000, "three digits of 3.76 ms: {error:?}");
     }
 
     #[test]

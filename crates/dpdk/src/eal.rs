@@ -6,6 +6,8 @@ use std::sync::Mutex;
 
 /// Memory asked for where there are no hugepages, in MiB.
 const MEMORY_MIB: &str = "512";
+/// Where it keeps files of processes that run.
+const RUNTIME: &str = "/var/run/dpdk";
 
 /// With which arguments it was started, and what came of it.
 static STARTED: Mutex<Option<(Eal, Result<(), DpdkError>)>> = Mutex::new(None);
@@ -39,15 +41,24 @@ fn initialise(eal: &Eal) -> Result<(), DpdkError> {
         std::mem::forget(arguments);
         failed
     });
-    match thread.join().expect("starting DPDK does not panic") {
+    let outcome = thread.join().expect("starting DPDK does not panic");
+    // A folder that it makes and has no use for; the parent only if nobody else uses it.
+    let _ = std::fs::remove_dir_all(format!("{RUNTIME}/{}", prefix()));
+    let _ = std::fs::remove_dir(RUNTIME);
+    match outcome {
         0 => Ok(()),
         errno => Err(DpdkError::Start(why(&log(), errno, eal.hugepages))),
     }
 }
 
+/// What tells our files from those of others.
+fn prefix() -> String {
+    format!("usect-{}", std::process::id())
+}
+
 fn arguments(eal: &Eal) -> Vec<String> {
-    let mut all: Vec<String> = ["usect", "--no-telemetry", "-l"].map(str::to_owned).into();
-    all.push(eal.core.to_string());
+    let mut all: Vec<String> = ["usect", "--no-telemetry", "--file-prefix"].map(str::to_owned).into();
+    all.extend([prefix(), "-l".to_owned(), eal.core.to_string()]);
     // Either way it leaves no files behind and shares nothing with other processes.
     let memory: &[&str] =
         if eal.hugepages { &["--in-memory"] } else { &["--no-shconf", "--no-huge", "-m", MEMORY_MIB] };
@@ -90,7 +101,10 @@ pub(crate) fn complaint(log: &str) -> Option<String> {
         !line.trim().is_empty() && !quiet.iter().any(|word| line.contains(word))
     };
     let reason = |line: &&str| informs(line) && !line.contains("FATAL");
-    log.lines().find(reason).or_else(|| log.lines().find(informs)).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+    log.lines()
+        .find(reason)
+        .or_else(|| log.lines().find(informs))
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]

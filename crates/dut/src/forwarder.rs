@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn frames_pass_both_ways_and_faults_one_way_only() {
         let clock = Clock::calibrate().unwrap();
-        let ((mut outside_a, left), (right, mut outside_b)) = (mem::pair(), mem::pair());
+        let ((mut outside_a, left), (right, mut outside_b)) = (mem::pair(1514), mem::pair(1514));
         let faults = Faults { drop_every: 4, ..Faults::default() };
         let forwarder = Forwarder::start(clock, None, left, right, faults);
         let send = |tx: &mut mem::MemTx| {

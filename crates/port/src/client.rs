@@ -273,7 +273,7 @@ mod tests {
 
     fn measure(traffic: &Traffic, faults: Faults) -> Measurement {
         let clock = Clock::calibrate().unwrap();
-        let (a, b) = mem::pair();
+        let (a, b) = mem::pair(1514);
         let tx = Faulty::new(a.tx, faults);
         let mut client = PacketClient::new(clock, tx, b.rx, flow(), Threads::One { core: 0 }, Arc::default());
         client.run(traffic, &control(&clock)).unwrap().measurement
@@ -294,11 +294,12 @@ mod tests {
         let faults = Faults { drop_every: 100, duplicate_every: 150, swap_every: 200, corrupt_every: 700 };
         let m = measure(&traffic(6_000, 0), faults);
         let expected = {
-            let (a, _) = mem::pair();
+            let (a, mut b) = mem::pair(1514);
             let mut faulty = Faulty::new(a.tx, faults);
             for _ in 0..6_000 {
                 let mut once = Some(60);
                 faulty.send(|_| once.take()).unwrap();
+                b.rx.recv(|_, _| ()).unwrap();
             }
             faulty.done()
         };
@@ -314,7 +315,7 @@ mod tests {
     #[test]
     fn a_stop_keeps_what_was_measured() {
         let clock = Clock::calibrate().unwrap();
-        let (a, b) = mem::pair();
+        let (a, b) = mem::pair(1514);
         let stop: Arc<AtomicBool> = Arc::default();
         let mut client = PacketClient::new(clock, a.tx, b.rx, flow(), Threads::One { core: 0 }, stop.clone());
         let probe = client.probe();
@@ -333,7 +334,7 @@ mod tests {
     #[test]
     fn a_rate_beyond_reach_is_an_error() {
         let clock = Clock::calibrate().unwrap();
-        let (a, b) = mem::pair();
+        let (a, b) = mem::pair(1514);
         let mut client = PacketClient::new(clock, a.tx, b.rx, flow(), Threads::One { core: 0 }, Arc::default());
         let traffic = Traffic { rate: Rate::per_second(10_000_000_000).unwrap(), ..traffic(20_000_000_000, 0) };
         let error = client.run(&traffic, &control(&clock)).unwrap_err();

@@ -7,7 +7,8 @@ use std::io;
 pub enum ClientError {
     /// The sender can't keep the rate.
     #[error(
-        "the rate can't be reached: {requested:.0} frames/s were asked for, {reached:.0} left; lower the rate, or choose a faster engine"
+        "the rate can't be reached: {requested:.0} frames/s were asked for and {reached:.0} came out; lower the rate, choose a \
+         faster engine, or keep other work off the host"
     )]
     Rate {
         /// Frames per second asked for.

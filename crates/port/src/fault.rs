@@ -155,10 +155,14 @@ mod tests {
     use crate::{Receive, mem};
 
     fn through(faults: Faults, frames: u32) -> (Vec<u32>, Done) {
-        let (a, mut b) = mem::pair();
+        let (a, mut b) = mem::pair(1514);
         let mut faulty = Faulty::new(a.tx, faults);
-        let mut next = 0;
+        let (mut next, mut out) = (0, Vec::new());
+        let mut drain = |out: &mut Vec<u32>| {
+            while b.rx.recv(|f, _| out.push(u32::from_le_bytes(f.try_into().unwrap()))).unwrap() > 0 {}
+        };
         while next < frames {
+            drain(&mut out);
             faulty
                 .send(|buffer| {
                     (next < frames).then(|| {
@@ -170,8 +174,7 @@ mod tests {
                 .unwrap();
         }
         faulty.flush().unwrap();
-        let mut out = Vec::new();
-        while b.rx.recv(|f, _| out.push(u32::from_le_bytes(f.try_into().unwrap()))).unwrap() > 0 {}
+        drain(&mut out);
         (out, faulty.done())
     }
 

@@ -1,40 +1,38 @@
-//! A port inside the process, lossless and in order: what the paced loop, the wrappers and the
-//! forwarder are tested with.
+//! The `mem` engine: rings inside the process, lossless and in order. No kernel, no interface: what is left of
+//! a measurement is the instrument itself, so this is the reference for all others.
+
+mod ring;
 
 use crate::{BATCH, Caps, Port, Receive, Transmit};
-use std::collections::VecDeque;
+use ring::{Putter, Taker};
 use std::io;
-use std::sync::{Arc, Mutex};
 use usect_core::frame::HEADERS;
 use usect_core::instant::Tsc;
 
-type Wire = Arc<Mutex<VecDeque<Vec<u8>>>>;
-
 /// The sending end of a wire.
 pub struct MemTx {
-    wire: Wire,
-    buffer: Vec<u8>,
+    ring: Putter,
     caps: Caps,
 }
 
 /// The receiving end of a wire.
 pub struct MemRx {
-    wire: Wire,
+    ring: Taker,
     caps: Caps,
 }
 
-/// Two ports, each of which receives what the other sends.
-pub fn pair() -> (Port<MemTx, MemRx>, Port<MemTx, MemRx>) {
-    let (there, back) = (Wire::default(), Wire::default());
-    let port = |tx: &Wire, rx: &Wire| Port {
-        tx: MemTx { wire: tx.clone(), buffer: vec![0; 9216], caps: caps() },
-        rx: MemRx { wire: rx.clone(), caps: caps() },
-    };
-    (port(&there, &back), port(&back, &there))
+/// A port of this engine.
+pub type MemPort = Port<MemTx, MemRx>;
+
+/// Two ports, each of which receives what the other sends, for frames of up to `largest` bytes without FCS.
+pub fn pair(largest: usize) -> (MemPort, MemPort) {
+    let ((there_in, there_out), (back_in, back_out)) = (ring::ring(largest), ring::ring(largest));
+    let port = |tx, rx| Port { tx: MemTx { ring: tx, caps: caps() }, rx: MemRx { ring: rx, caps: caps() } };
+    (port(there_in, back_out), port(back_in, there_out))
 }
 
 fn caps() -> Caps {
-    Caps { payload_at: HEADERS, blocks: false, note: "in-process ring".into() }
+    Caps { payload_at: HEADERS, blocks: false, note: "ring inside the process".into() }
 }
 
 impl Transmit for MemTx {
@@ -43,14 +41,16 @@ impl Transmit for MemTx {
     }
 
     fn prepare(&mut self, template: &[u8]) {
-        self.buffer[..template.len()].copy_from_slice(template);
+        assert!(template.len() <= self.ring.largest(), "the ring was made for smaller frames");
+        self.ring.prepare(template);
     }
 
+    #[inline]
     fn send(&mut self, mut fill: impl FnMut(&mut [u8]) -> Option<usize>) -> io::Result<usize> {
         let mut sent = 0;
         while sent < BATCH {
-            let Some(len) = fill(&mut self.buffer) else { break };
-            self.wire.lock().expect("no holder panics").push_back(self.buffer[..len].to_vec());
+            let Some(length) = self.ring.free().and_then(&mut fill) else { break };
+            self.ring.put(length);
             sent += 1;
         }
         Ok(sent)
@@ -62,12 +62,14 @@ impl Receive for MemRx {
         &self.caps
     }
 
+    #[inline]
     fn recv(&mut self, mut each: impl FnMut(&[u8], Tsc)) -> io::Result<usize> {
-        let mut wire = self.wire.lock().expect("no holder panics");
-        let now = usect_clock::tsc();
-        let arrived = wire.len().min(BATCH);
-        wire.drain(..arrived).for_each(|frame| each(&frame, now));
-        Ok(arrived)
+        let waiting = self.ring.waiting(BATCH);
+        if waiting > 0 {
+            let now = usect_clock::tsc();
+            self.ring.take(waiting, |frame| each(frame, now));
+        }
+        Ok(waiting)
     }
 }
 
@@ -77,8 +79,39 @@ mod tests {
 
     #[test]
     fn conforms() {
-        let (mut a, mut b) = pair();
+        let (mut a, mut b) = pair(1514);
         crate::conformance::check(&mut a.tx, &mut b.rx);
         crate::conformance::check(&mut b.tx, &mut a.rx);
+    }
+
+    #[test]
+    fn every_frame_passes_between_two_threads() {
+        let (a, mut b) = pair(60);
+        let mut tx = a.tx;
+        let total = 200_000_u32;
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut next = 0;
+                while next < total {
+                    tx.send(|room| {
+                        (next < total).then(|| {
+                            room[..4].copy_from_slice(&next.to_le_bytes());
+                            next += 1;
+                            60
+                        })
+                    })
+                    .unwrap();
+                    std::thread::yield_now();
+                }
+            });
+            let mut expected = 0;
+            while expected < total {
+                b.rx.recv(|frame, _| {
+                    assert_eq!(frame[..4], expected.to_le_bytes());
+                    expected += 1;
+                })
+                .unwrap();
+            }
+        });
     }
 }

@@ -1,6 +1,7 @@
 //! Numbers as people read them: three significant digits, units that adapt.
 
 use usect_core::run::Header;
+use usect_core::scenario::Mode;
 use usect_core::stats::Interval;
 use usect_core::trial::Traffic;
 
@@ -25,6 +26,14 @@ pub(crate) fn ns(value: impl Into<i128>) -> String {
 pub(crate) fn signed_ns(value: i64) -> String {
     let plus = if value > 0 { "+" } else { "" };
     format!("{plus}{}", ns(value))
+}
+
+/// An error: with its sign, or, where it is below what the buckets tell apart, as what it is less than.
+pub(crate) fn error(value: &Interval) -> String {
+    match (value.ns, value.bound_ns()) {
+        (0, bound) if bound > 0 => format!("<{}", ns(bound)),
+        (error, _) => signed_ns(error),
+    }
 }
 
 fn three_digits(value: f64) -> String {
@@ -105,12 +114,11 @@ pub(crate) fn interval(value: &Interval, write: fn(i64) -> String) -> String {
 
 /// `64-byte frames at 20 kpps, one-way`.
 pub(crate) fn traffic(traffic: &Traffic) -> String {
-    format!(
-        "{}-byte frames at {}, {}",
-        traffic.frame_size.with_fcs(),
-        rate(traffic.rate.frames_per_second()),
-        traffic.mode
-    )
+    let size = traffic.frame_size.with_fcs();
+    match traffic.mode {
+        Mode::PingPong => format!("{size}-byte frames one at a time, up to {}, ping-pong", count(traffic.frames)),
+        mode => format!("{size}-byte frames at {}, {mode}", rate(traffic.rate.frames_per_second())),
+    }
 }
 
 /// How often and how long each client measured.

@@ -68,6 +68,14 @@ fn figures(what: &str, estimates: &[Estimate], write: fn(i64) -> String) -> Vec<
     std::iter::once(Entry::text(what)).chain(estimates.iter().map(|e| estimate(e, write))).collect()
 }
 
+fn errors(estimates: &[Estimate]) -> Vec<Entry> {
+    let cell = |e: &Estimate| match &e.value {
+        Some(value) => Entry::number(format::error(value)).with(format::interval(value, format::signed_ns)),
+        None => estimate(e, format::signed_ns),
+    };
+    std::iter::once(Entry::text("error")).chain(estimates.iter().map(cell)).collect()
+}
+
 fn plain(ns: i64) -> String {
     format::ns(ns)
 }
@@ -82,7 +90,7 @@ fn key(series: &[Series<'_>]) -> Grid {
             (None, None) => {}
         }
         if !s.client.errors.is_empty() {
-            lines.push(more(figures("error", &s.client.errors, format::signed_ns)));
+            lines.push(more(errors(&s.client.errors)));
         }
     }
     Grid::new(ladder(&["client", ""]), lines)
@@ -124,9 +132,11 @@ fn spread(series: &[Series<'_>]) -> Grid {
         }
         None => Entry::missing("n/a", format!("needs {} each", format::count(s.quantile.needs()))),
     };
+    let alone = || Entry::missing("n/a", "needs two runs");
     let row = |s: &Series<'_>| {
         let runs = Entry::number(s.client.runs.to_string());
-        line(s, std::iter::once(runs).chain(s.client.spread.iter().map(cell)))
+        let cells = s.client.spread.iter().map(|spread| if s.client.runs > 1 { cell(spread) } else { alone() });
+        line(s, std::iter::once(runs).chain(cells))
     };
     Grid::new(ladder(&["client", "runs"]), series.iter().map(row).collect())
 }

@@ -5,7 +5,7 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, Table
 use std::fmt::Write;
 use usect_core::run::{ClientRecord, Record, Run};
 use usect_core::stall::CoreStalls;
-use usect_core::stats::{Estimate, LADDER, Quantile};
+use usect_core::stats::{Estimate, Interval, LADDER, Quantile};
 
 /// The run in text for a terminal of 80 columns or more. No escape codes unless `color`.
 pub fn table(run: &Run, color: bool) -> String {
@@ -63,7 +63,7 @@ impl Page<'_> {
     }
 
     fn add_client(&self, table: &mut Table, client: &ClientRecord) {
-        let row = |name: &str, what: &str, figures: &[Estimate], write: fn(i64) -> String| {
+        let row = |name: &str, what: &str, figures: &[Estimate], write: fn(&Interval) -> String| {
             let cells = shown().map(|q| figure(figures.iter().find(|e| e.quantile == q), write));
             [Cell::new(name).add_attribute(Attribute::Bold), Cell::new(what)]
                 .into_iter()
@@ -77,7 +77,7 @@ impl Page<'_> {
             table.add_row(row("", "truth", &usect_core::stats::constant(delay), ns));
         }
         if !client.errors.is_empty() {
-            table.add_row(row("", "error", &client.errors, format::signed_ns));
+            table.add_row(row("", "error", &client.errors, format::error));
         }
         table.add_row(vec![Cell::new("")]);
     }
@@ -114,7 +114,7 @@ impl Page<'_> {
     }
 
     fn pace(&self) -> String {
-        let heads = ["rate and stalls", "asked", "achieved", "late p99", "stalls", "of time", "longest", "touched"];
+        let heads = ["pace and stalls", "achieved", "late p99", "stalls", "longest", "busy", "longest", "touched"];
         let mut table = self.table(heads.map(str::to_owned), 1);
         for client in &self.run.clients {
             table.add_row(named(&client.client, pace_cells(&client.measured)));
@@ -145,9 +145,11 @@ impl Page<'_> {
     fn reading(&self) -> String {
         let text = "error: client minus truth, where truth is what passive taps in the wires at the DUT's two\n\
                     interfaces saw of the same frames (a bare wire adds nothing). \"Accurate to within X\n\
-                    up to pY\" bounds that error, its 95% interval included. touched: samples in flight\n\
-                    during a stall of a watched thread. n/a: too few samples for a 95% interval, so no\n\
-                    figure is given.";
+                    up to pY\" bounds that error, its 95% interval included. stall: a spinning thread was away\n\
+                    for over 10 µs; busy: the same while it sent, which may be the path's own work.\n\
+                    touched: samples in flight during a stall. Client and truth are cut at different\n\
+                    places without them, so \"untouched\" can also be worse. n/a: too few samples for a\n\
+                    95% interval, so no figure is given.";
         self.styled("2", text)
     }
 
@@ -173,8 +175,8 @@ impl Page<'_> {
     }
 }
 
-fn ns(value: i64) -> String {
-    format::ns(value)
+fn ns(value: &Interval) -> String {
+    format::ns(value.ns)
 }
 
 /// The ladder without p90, which tells least and would take a narrow terminal's last columns.
@@ -195,9 +197,9 @@ fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
-fn figure(estimate: Option<&Estimate>, write: fn(i64) -> String) -> Cell {
+fn figure(estimate: Option<&Estimate>, write: fn(&Interval) -> String) -> Cell {
     match estimate.and_then(|e| e.value) {
-        Some(value) => Cell::new(write(value.ns)),
+        Some(value) => Cell::new(write(&value)),
         None => Cell::new("n/a").fg(Color::DarkGrey),
     }
 }
@@ -230,30 +232,30 @@ fn named(name: &str, cells: impl IntoIterator<Item = String>) -> Vec<Cell> {
 fn pace_cells(record: &Record) -> [String; 7] {
     let p99 = Quantile::new(0.99);
     let late = record.lateness.as_ref().and_then(|l| l.quantiles.iter().find(|e| Some(e.quantile) == p99)?.value);
-    let [stalls, of_time, longest] = stall_cells(&record.stalls);
+    let [stalls, longest, busy, longest_busy] = stall_cells(&record.stalls);
     let touched = record.clean.as_ref().map(|clean| record.latency.samples - clean.samples);
     [
-        record.pace.map_or("–".to_owned(), |p| format::rate(p.requested)),
         record.pace.map_or("–".to_owned(), |p| format::share(p.achieved / p.requested)),
-        late.map_or("n/a".to_owned(), |v| format::ns(v.ns)),
+        match (&record.lateness, late) {
+            (None, _) => "–".to_owned(),
+            (Some(_), late) => late.map_or("n/a".to_owned(), |v| format::ns(v.ns)),
+        },
         stalls,
-        of_time,
         longest,
+        busy,
+        longest_busy,
         touched.map_or("unknown".to_owned(), format::count),
     ]
 }
 
-fn stall_cells(stalls: &[CoreStalls]) -> [String; 3] {
+/// Stalls and the longest, busy gaps and the longest.
+fn stall_cells(stalls: &[CoreStalls]) -> [String; 4] {
     if stalls.is_empty() {
-        return ["unseen", "–", "–"].map(str::to_owned);
+        return ["unseen", "–", "–", "–"].map(str::to_owned);
     }
-    let observed: u64 = stalls.iter().map(|s| s.observed_ns).sum();
-    let longest = stalls.iter().map(|s| s.longest_ns).max().unwrap_or(0);
-    [
-        format::count(stalls.iter().map(|s| s.stalls).sum()),
-        format::part(stalls.iter().map(|s| s.total_ns).sum(), observed),
-        format::ns(longest),
-    ]
+    let longest = |of: fn(&CoreStalls) -> u64| format::ns(stalls.iter().map(of).max().unwrap_or(0));
+    let number = |of: fn(&CoreStalls) -> u64| format::count(stalls.iter().map(of).sum());
+    [number(|s| s.stalls), longest(|s| s.longest_ns), number(|s| s.busy.count), longest(|s| s.busy.longest_ns)]
 }
 
 fn platform_line(core: &CoreStalls) -> String {

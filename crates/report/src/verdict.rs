@@ -2,10 +2,14 @@
 
 use crate::format;
 use usect_core::run::{ClientRecord, Header};
-use usect_core::stats::{self, Accuracy};
+use usect_core::stats::{self, Accuracy, Estimate};
 
 /// `accurate to within 2 µs up to p99, 200 µs up to p99.999`.
 pub(crate) fn of(client: &ClientRecord) -> String {
+    let counts = &client.measured.counts;
+    if counts.received == 0 {
+        return format!("nothing arrived of {} frames sent", format::count(counts.sent));
+    }
     if let Some(doubt) = &client.doubt {
         return format!("its error is unknown: {doubt}");
     }
@@ -30,9 +34,15 @@ pub(crate) fn clean(client: &ClientRecord) -> Option<String> {
 /// The first percentile that is `n/a`: `p99.9999 is n/a (needs 3,688,878 samples, has 480,000)`.
 pub(crate) fn beyond(client: &ClientRecord) -> Option<String> {
     let latency = &client.measured.latency;
-    let missing = latency.quantiles.iter().find(|e| e.value.is_none())?;
-    let (needs, has) = (format::count(missing.needs), format::count(latency.samples));
-    Some(format!("{} is n/a (needs {needs} samples, has {has})", missing.quantile))
+    let has = format::count(latency.samples);
+    let lacking = |estimates: &[Estimate]| estimates.iter().find(|e| e.value.is_none()).copied();
+    let says = |what: &str, e: Estimate| format!("{what} is n/a (needs {} samples, has {has})", format::count(e.needs));
+    match (lacking(&latency.quantiles), lacking(&client.errors)) {
+        (own, Some(error)) if own.is_none_or(|own| error.quantile < own.quantile) => {
+            Some(says(&format!("the error of {}", error.quantile), error))
+        }
+        (own, _) => own.map(|own| says(&own.quantile.to_string(), own)),
+    }
 }
 
 /// Two bounds at most: the one after which the next costs most, and the one that reaches furthest.
@@ -45,11 +55,20 @@ fn bounds(accuracy: &[Accuracy]) -> Option<String> {
     Some(texts.collect::<Vec<_>>().join(", "))
 }
 
-/// What must be known before any figure is believed: quick, partial.
+/// A core that loses a larger share of its time with no traffic is worth a warning. A quiet virtual machine
+/// loses 1 to 2%.
+const DISTURBED: f64 = 0.05;
+
+/// What must be known before any figure is believed: quick, partial, disturbed.
 pub(crate) fn banners(header: &Header) -> Vec<String> {
     let quick = header.quick.then(|| "QUICK: a demonstration, not a result to keep.".to_owned());
     let partial = header.partial.as_ref().map(|why| format!("PARTIAL: {why}"));
-    quick.into_iter().chain(partial).collect()
+    let disturbed = header.platform.iter().filter(|core| core.share() > DISTURBED).map(|core| {
+        let place = core.core.map_or("a core".to_owned(), |c| format!("core {c}"));
+        let share = format::share(core.share());
+        format!("DISTURBED: {place} lost {share} of its time before any traffic; the figures may say more of the host.")
+    });
+    quick.into_iter().chain(partial).chain(disturbed).collect()
 }
 
 #[cfg(test)]

@@ -154,7 +154,10 @@ pub(crate) struct View {
     pub(crate) tables: grids::Grids,
     pub(crate) notes: Vec<(String, String)>,
     pub(crate) balances: Vec<grids::Balance>,
+    /// Properties and settings in which the runs differ.
     pub(crate) differences: Option<Grid>,
+    /// Readings in which they do, as they always will.
+    pub(crate) readings: Option<Grid>,
     pub(crate) version: &'static str,
 }
 
@@ -199,7 +202,8 @@ impl View {
             tables: grids::Grids::of(runs, series),
             notes: notes(series),
             balances: series.iter().map(grids::Balance::of).collect(),
-            differences: (runs.len() > 1).then(|| differences(runs)),
+            differences: (runs.len() > 1).then(|| differences(runs, |key| !Environment::is_reading(key))),
+            readings: (runs.len() > 1).then(|| differences(runs, Environment::is_reading)),
             version: env!("CARGO_PKG_VERSION"),
         }
     }
@@ -271,12 +275,13 @@ fn groups(environment: &Environment) -> Vec<Group> {
     groups
 }
 
-/// Facts in which any run differs from the first.
-fn differences(runs: &[StoredRun]) -> Grid {
+/// Facts of a kind in which any run differs from the first.
+fn differences(runs: &[StoredRun], kind: impl Fn(&str) -> bool) -> Grid {
     let environments: Vec<&Environment> = runs.iter().map(|r| &r.run.header.environment).collect();
     let mut keys: Vec<&str> = environments.iter().flat_map(|e| environments[0].differences(e)).map(|d| d.key).collect();
     keys.sort_unstable();
     keys.dedup();
+    keys.retain(|key| kind(key));
     let line = |key: &str| {
         let values = environments.iter().map(|e| match e.get(key) {
             Some(value) => Entry::text(value),

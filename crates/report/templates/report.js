@@ -216,7 +216,7 @@
     const note = byId("distribution-note");
     note.hidden = !scheduled && missing.length === 0;
     note.textContent = (scheduled ? "Of latencies from the scheduled departure, all samples are shown. " : "")
-      + (missing.length ? `${scheduled ? "Without such samples" : "It is not known which samples a stall touched"}: ${missing.join(", ")}.` : "");
+      + (missing.length ? `${scheduled ? "Without such samples" : "Unknown which samples a stall touched, or none there"}: ${missing.join(", ")}.` : "");
     const marks = (y) => controls.elements.intervals.checked ? shown.map((c) => intervals(c, measured(c), y, c.label)) : [];
     const far = 1.15 * Math.max(1, ...shown.map((c) => valueAt(measured(c), 0.001)));
     const firsts = [...shown.map(measured), ...(chosen("truth") === "none" ? [] : data.clients.map(truth).filter(useful))].map((d) => d.ns[0]);

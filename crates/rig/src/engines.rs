@@ -16,7 +16,24 @@ pub struct Finding {
     /// What it is for.
     pub purpose: &'static str,
     /// How it works here, or why it doesn't and what to do.
-    pub verdict: Result<String, String>,
+    pub verdict: Verdict,
+}
+
+/// Whether something works.
+#[derive(Debug, Clone)]
+pub enum Verdict {
+    /// It does, and how.
+    Works(String),
+    /// It doesn't, and why.
+    Fails(String),
+    /// It could not be tried now, and why.
+    Untried(String),
+}
+
+impl From<Result<String, String>> for Verdict {
+    fn from(tried: Result<String, String>) -> Verdict {
+        tried.map_or_else(Verdict::Fails, Verdict::Works)
+    }
 }
 
 /// Tries everything, on labs of its own. What must not be tried now, for example because another process
@@ -26,12 +43,12 @@ pub fn probe(may_measure: &Result<(), String>) -> Vec<Finding> {
         Ok(clock) => Ok(format!("invariant TSC, {:.3} GHz", clock.rate().hz as f64 / 1e9)),
         Err(e) => Err(e.to_string()),
     };
-    let clock = Finding { name: "clock", purpose: "stamps of every client in user space", verdict: clock };
+    let clock = Finding { name: "clock", purpose: "stamps of every client in user space", verdict: clock.into() };
     let engine = |engine: Engine| {
-        let verdict = try_it(may_measure, engine, "wire").and_then(|result| all_stamped(&result));
+        let verdict = try_it(may_measure, engine, "wire", all_stamped);
         Finding { name: engine.name(), purpose: purpose(engine), verdict }
     };
-    let truth = try_it(may_measure, Engine::Udp, "xdp-forwarder").and_then(|result| all_seen(&result));
+    let truth = try_it(may_measure, Engine::Udp, "xdp-forwarder", all_seen);
     let truth = Finding { name: "truth", purpose: "passive taps at the DUT's interfaces", verdict: truth };
     [clock].into_iter().chain(Engine::ALL.into_iter().map(engine)).chain([truth]).collect()
 }
@@ -62,9 +79,16 @@ fn scenario(engine: Engine, dut: &str) -> Scenario {
     Scenario::parse(&text).expect("only names vary")
 }
 
-fn try_it(may_measure: &Result<(), String>, engine: Engine, dut: &str) -> Result<TrialResult, String> {
-    may_measure.clone().map_err(|why| format!("not tried: {why}"))?;
-    run(&scenario(engine, dut)).map_err(|e| e.to_string())
+fn try_it(
+    may_measure: &Result<(), String>,
+    engine: Engine,
+    dut: &str,
+    judge: fn(&TrialResult) -> Result<String, String>,
+) -> Verdict {
+    match may_measure {
+        Err(why) => Verdict::Untried(why.clone()),
+        Ok(()) => run(&scenario(engine, dut)).map_err(|e| e.to_string()).and_then(|result| judge(&result)).into(),
+    }
 }
 
 fn run(scenario: &Scenario) -> Result<TrialResult, RigError> {

@@ -1,0 +1,156 @@
+//! A ring of frames between two threads: one puts in, one takes out, nobody waits or locks.
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+/// Slots of a ring.
+const SLOTS: usize = 1024;
+/// Bytes before a frame that hold its length.
+const LENGTH: usize = 8;
+
+/// Keeps what one thread writes off the cache line that the other writes (and off its neighbour, which
+/// processors fetch in pairs).
+#[repr(align(128))]
+struct Apart<T>(T);
+
+struct Shared {
+    slots: Box<[UnsafeCell<u8>]>,
+    slot: usize,
+    /// Frames put in so far.
+    put: Apart<AtomicUsize>,
+    /// Frames taken out so far.
+    taken: Apart<AtomicUsize>,
+}
+
+// SAFETY: the slots from `taken` to `put` are the taker's, the others the putter's, and there is one of each;
+// the counters are handed over with release and acquire.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    #[inline]
+    fn slot(&self, number: usize) -> *mut u8 {
+        self.slots[number % SLOTS * self.slot].get()
+    }
+}
+
+/// The end that puts frames in.
+pub(super) struct Putter {
+    shared: Arc<Shared>,
+    next: usize,
+    /// Frames taken out when last looked.
+    taken: usize,
+}
+
+/// The end that takes frames out.
+pub(super) struct Taker {
+    shared: Arc<Shared>,
+    next: usize,
+}
+
+/// A ring for frames of up to `largest` bytes.
+pub(super) fn ring(largest: usize) -> (Putter, Taker) {
+    let slot = (largest + LENGTH).next_multiple_of(128);
+    let shared = Arc::new(Shared {
+        slots: (0..slot * SLOTS).map(|_| UnsafeCell::new(0)).collect(),
+        slot,
+        put: Apart(AtomicUsize::new(0)),
+        taken: Apart(AtomicUsize::new(0)),
+    });
+    (Putter { shared: shared.clone(), next: 0, taken: 0 }, Taker { shared, next: 0 })
+}
+
+impl Putter {
+    /// The room for the next frame; `None` while the ring is full.
+    #[inline]
+    pub(super) fn free(&mut self) -> Option<&mut [u8]> {
+        if self.next - self.taken == SLOTS {
+            self.taken = self.shared.taken.0.load(Acquire);
+            if self.next - self.taken == SLOTS {
+                return None;
+            }
+        }
+        // SAFETY: the slot is the putter's until `put`, and the room lies inside it.
+        Some(unsafe {
+            std::slice::from_raw_parts_mut(self.shared.slot(self.next).add(LENGTH), self.shared.slot - LENGTH)
+        })
+    }
+
+    /// Hands over the room that [`Putter::free`] returned, with a frame of `length` bytes.
+    #[inline]
+    pub(super) fn put(&mut self, length: usize) {
+        // SAFETY: the slot is the putter's until the store below, and begins with an aligned length.
+        unsafe { self.shared.slot(self.next).cast::<usize>().write_unaligned(length) };
+        self.next += 1;
+        self.shared.put.0.store(self.next, Release);
+    }
+
+    /// Writes the same bytes into every slot of a ring that nothing is in.
+    pub(super) fn prepare(&mut self, bytes: &[u8]) {
+        self.taken = self.shared.taken.0.load(Acquire);
+        for number in self.next..self.taken + SLOTS {
+            // SAFETY: the slot is the putter's, and has the room.
+            unsafe {
+                self.shared.slot(number).add(LENGTH).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            }
+        }
+    }
+
+    /// Largest frame.
+    pub(super) fn largest(&self) -> usize {
+        self.shared.slot - LENGTH
+    }
+}
+
+impl Taker {
+    /// How many frames are there, `most` at the most.
+    #[inline]
+    pub(super) fn waiting(&self, most: usize) -> usize {
+        (self.shared.put.0.load(Acquire) - self.next).min(most)
+    }
+
+    /// Hands the next `count` frames, which must be [`Taker::waiting`], to `each`, and gives their slots back.
+    #[inline]
+    pub(super) fn take(&mut self, count: usize, mut each: impl FnMut(&[u8])) {
+        assert!(count <= self.shared.put.0.load(Relaxed) - self.next, "not so many frames are there");
+        for number in self.next..self.next + count {
+            let slot = self.shared.slot(number);
+            // SAFETY: the slot is the taker's until the store below; the putter wrote a length that fits and as
+            // many bytes.
+            let frame = unsafe {
+                let length = slot.cast::<usize>().read_unaligned().min(self.shared.slot - LENGTH);
+                std::slice::from_raw_parts(slot.add(LENGTH), length)
+            };
+            each(frame);
+        }
+        self.next += count;
+        self.shared.taken.0.store(self.next, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_holds_what_it_says_and_no_more() {
+        let (mut putter, mut taker) = ring(60);
+        putter.prepare(&[7; 60]);
+        for round in 0..3_u8 {
+            for _ in 0..SLOTS {
+                putter.free().unwrap()[0] = round;
+                putter.put(60);
+            }
+            assert!(putter.free().is_none());
+            assert_eq!(taker.waiting(5), 5);
+            let mut seen = 0;
+            taker.take(taker.waiting(usize::MAX), |frame| {
+                assert_eq!((frame.len(), frame[0], frame[59]), (60, round, 7));
+                seen += 1;
+            });
+            assert_eq!((seen, taker.waiting(1)), (SLOTS, 0));
+        }
+    }
+}
