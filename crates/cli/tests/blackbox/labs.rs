@@ -54,9 +54,12 @@ fn every_engine_measures_in_a_lab_one_way_and_there_and_back() {
     let Some(world) = World::new() else { return };
     world.succeeds(&["lab", "up", "m"]);
     let udp = ("udp:198.18.0.1:9000@m-tx", "udp:198.18.0.2:9001@m-rx");
-    let cases: [((&str, &str), &[&str]); 4] = [
+    let device = ("dpdk:net_af_packet0,iface=t0@m-tx", "dpdk:net_af_packet1,iface=r0@m-rx");
+    let cases: [((&str, &str), &[&str]); 6] = [
         (udp, &[]),
         (udp, &["--wait", "block"]),
+        (("packet:t0@m-tx", "packet:r0@m-rx"), &["--size", "1518"]),
+        (device, &["--rx-core", "0"]),
         (("xdp:t0@m-tx", "xdp:r0@m-rx"), &["--tx-core", "0"]),
         (("kernel:t0@m-tx", "kernel:r0@m-rx"), &["--size", "1518"]),
     ];
@@ -86,11 +89,35 @@ fn engines_are_tried_and_nothing_of_it_stays() {
     let Some(world) = World::new() else { return };
     let lines: Vec<Value> = serde_json::from_str(&world.succeeds(&["engines", "--json"]).stdout).unwrap();
     let names: Vec<&str> = lines.iter().map(|l| l["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["clock", "udp", "xdp", "kernel", "truth"]);
+    assert_eq!(names, ["clock", "udp", "packet", "xdp", "dpdk", "kernel", "truth"]);
     for line in &lines {
         assert!(line["usable"] == true, "the other tests use it: {line}");
     }
     let table = world.succeeds(&["engines"]).stdout;
     assert_eq!(table.lines().count(), lines.len(), "{table}");
+    world.assert_clean();
+}
+
+/// What a path swallows is no measurement: the run is kept, and fails with a sentence.
+#[test]
+fn nothing_arriving_is_a_failure() {
+    let Some(world) = World::new() else { return };
+    world.succeeds(&["lab", "up", "gap", "--dut"]);
+    let args = ["measure", "--tx", "xdp:t0@gap-tx", "--rx", "xdp:r0@gap-rx", "--warmup", "0", "--duration", "0.1"];
+    let done = world.usect(&[&args[..], &["--runs", "1", "--json"]].concat());
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert!(done.stderr.contains("nothing arrived of what xdp sent"), "{done:?}");
+    let run: Run = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!((run.clients[0].measured.counts.received, run.clients[0].measured.stamped_share), (0, None));
+    world.succeeds(&["lab", "down", "gap"]);
+    world.assert_clean();
+}
+
+#[test]
+fn a_device_of_dpdk_that_loops_measures_itself() {
+    let Some(world) = World::new() else { return };
+    let ring = "dpdk:net_ring0";
+    let counts = measured(&world, ring, ring, &[]).clients[0].measured.counts;
+    assert_eq!((counts.sent, counts.received, counts.stamped), (2_000, 2_000, 2_000));
     world.assert_clean();
 }

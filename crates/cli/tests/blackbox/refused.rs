@@ -25,8 +25,12 @@ fn ports_that_are_none() {
     world.succeeds(&["lab", "up", "p"]);
     let good = ("xdp:t0@p-tx", "xdp:r0@p-rx");
     for (tx, rx, parts) in [
-        ("warp:t0@p-tx", good.1, &["no engine `warp`", "udp, xdp, kernel"][..]),
+        ("warp:t0@p-tx", good.1, &["no engine `warp`", "udp, packet, xdp, dpdk, kernel"][..]),
         ("t0", good.1, &["ENGINE:INTERFACE"]),
+        (good.0, good.0, &["the same port", "two ends"]),
+        ("dpdk:", "dpdk:net_ring0", &["can't be a device"]),
+        ("dpdk:net_nope0", "dpdk:net_ring0", &["net_nope0"]),
+        ("dpdk:0000:ff:1f.7", "dpdk:net_ring0", &["no PCI device", "lspci"]),
         ("xdp:t9@p-tx", good.1, &["no interface \"t9\"", "namespace \"p-tx\"", "t0"]),
         ("xdp:nope", good.1, &["no interface \"nope\"", "lo"]),
         ("xdp:t0@nowhere", good.1, &["no network namespace \"nowhere\"", "ip netns list"]),
@@ -66,7 +70,7 @@ fn interfaces_that_do_not_fit() {
 #[test]
 fn flags_that_are_none() {
     let Some(world) = World::new() else { return };
-    let ports = ["measure", "--tx", "kernel:lo", "--rx", "kernel:lo"];
+    let ports = ["measure", "--tx", "kernel:lo", "--rx", "kernel:other"];
     for (flags, parts) in [
         (&["--size", "12"][..], &["12", "64 to 9018"][..]),
         (&["--size", "big"], &["64 to 9018"]),
@@ -101,7 +105,7 @@ fn scenarios_that_are_none() {
         ("\"10 kpps\"", "\"fast\"", &["bad.toml: line 2, column 37: ", "fast", "is not a rate"]),
         ("\"wire\"", "\"rope\"", &["bad.toml: line 3, column ", "`rope`", "xdp-forwarder"]),
         ("\"wire\" }", "\"wire\", colour = 1 }", &["bad.toml: line 3, column ", "unknown field `colour`"]),
-        ("engine = \"xdp\"", "engine = \"warp\"", &["bad.toml: line 13, column 10: ", "`warp`"]),
+        ("engine = \"xdp\"", "engine = \"warp\"", &["bad.toml: line 16, column 10: ", "`warp`"]),
         ("name = \"xdp\"", "name = \"kernel\"", &["bad.toml: line ", "two clients are named `kernel`"]),
         ("name = \"xdp\"", "name = \"../x\"", &["bad.toml: line ", "can't name a client"]),
         ("dut = ", "cores = { sender = 999 }\ndut = ", &["cores.sender", "no core 999"]),
@@ -112,7 +116,7 @@ fn scenarios_that_are_none() {
         refuses(&world, &["compare", &path], parts);
     }
     let path = world.file("good.toml", &good);
-    refuses(&world, &["compare", &path, "--client", "dpdk"], &["no client `dpdk`", "udp-polling", "kernel"]);
+    refuses(&world, &["compare", &path, "--client", "warp"], &["no client `warp`", "udp-polling", "kernel"]);
     refuses(&world, &["compare", "nowhere.toml"], &["nowhere.toml", "can't be read", "No such file"]);
     refuses(&world, &["compare", "."], &["can't be read"]);
     fs::write(world.path("binary.toml"), [0xff, 0, 0xfe]).unwrap();

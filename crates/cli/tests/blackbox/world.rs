@@ -21,7 +21,7 @@ const HANGS: Duration = Duration::from_secs(120);
 const PROGRAMS: &[&str] = &["generate", "receive", "reflect", "tap", "to_socket", "forward"];
 
 /// Every client there is, in the order in which scenarios here name them.
-pub(crate) const CLIENTS: &[&str] = &["udp-polling", "udp-blocking", "xdp", "kernel"];
+pub(crate) const CLIENTS: &[&str] = &["udp-polling", "udp-blocking", "packet", "xdp", "dpdk", "kernel"];
 
 /// A host of a test's own. The thread that makes it gets its own mounts, with an empty `/run/netns`, and
 /// its own network, and so do the processes that it starts: what other processes of this machine do in
