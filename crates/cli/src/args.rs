@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use usect_core::frame::FrameSize;
 use usect_core::port_name::PortName;
 use usect_core::rate::RateSpec;
+use usect_core::scenario::DpdkSpec;
 
 /// Measures network latency at the microsecond scale, down to the 99.9999th percentile, and says how far
 /// each figure can be trusted.
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Measure with one client between two ports of your own.
     Measure(Measure),
+    /// Send frames as fast as a port takes them, and say how many those are.
+    Generate(Generate),
     /// Show stored runs again, or several in one page.
     Report(Report),
     /// Namespaces joined by veth pairs, to measure in.
@@ -122,14 +125,65 @@ pub(crate) struct Measure {
     /// Core of the receiving thread.
     #[arg(long, value_name = "CORE")]
     pub(crate) rx_core: Option<usize>,
+    #[command(flatten)]
+    pub(crate) dpdk: Dpdk,
+    #[command(flatten)]
+    pub(crate) protocol: Protocol,
+}
+
+/// How DPDK is started.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct Dpdk {
     /// Keep DPDK's memory in hugepages (dpdk only).
     #[arg(long)]
     pub(crate) hugepages: bool,
     /// Further argument for DPDK's EAL; may be repeated (dpdk only).
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub(crate) eal: Vec<String>,
+}
+
+impl From<Dpdk> for DpdkSpec {
+    fn from(args: Dpdk) -> DpdkSpec {
+        DpdkSpec { hugepages: args.hugepages, eal: args.eal }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Without --rx frames only leave (packet, xdp, dpdk); with it they are received, matched by number and
+recorded, as in a measurement. Ports are named as for `usect measure`.
+
+Examples:
+  usect generate --tx dpdk:net_null0                     what DPDK and usect can do, without a NIC
+  usect generate --tx mem:a --rx mem:a                   send, receive, match and record on one core
+  usect generate --tx kernel:t0@lab-tx --rx kernel:r0@lab-rx --json")]
+pub(crate) struct Generate {
+    /// The port that sends.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) tx: PortName,
+    /// The port that receives.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) rx: Option<PortName>,
+    /// Ethernet frame size in bytes, FCS included.
+    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = frame_size)]
+    pub(crate) size: FrameSize,
+    /// How many frames.
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    pub(crate) frames: u64,
+    /// Leave number and time out of the frames; one field still steps.
+    #[arg(long)]
+    pub(crate) unstamped: bool,
+    /// Core of the sending thread.
+    #[arg(long, value_name = "CORE")]
+    pub(crate) tx_core: Option<usize>,
+    /// Core of the receiving thread; one thread does both where it is the sender's.
+    #[arg(long, value_name = "CORE")]
+    pub(crate) rx_core: Option<usize>,
     #[command(flatten)]
-    pub(crate) protocol: Protocol,
+    pub(crate) dpdk: Dpdk,
+    /// Print one JSON document (see docs/run-json.md) and nothing else on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]

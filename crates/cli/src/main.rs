@@ -4,6 +4,7 @@
 
 mod args;
 mod engines;
+mod generate;
 mod lab;
 mod progress;
 mod report;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     let outcome = match args.command {
         Command::Compare(compare) => session::compare(&compare),
         Command::Measure(measure) => session::measure(&measure),
+        Command::Generate(generate) => generate::run(&generate),
         Command::Report(report) => report::run(&report),
         Command::Lab(command) => lab::run(&command),
         Command::Engines(engines) => engines::run(&engines),

@@ -20,7 +20,7 @@ use usect_report::store::{self, RunFolder};
 use usect_rig::Rig;
 
 /// Ended by a signal; what was measured is kept.
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// `usect compare`.
 pub(crate) fn compare(args: &Compare) -> Result<ExitCode> {
@@ -44,7 +44,7 @@ fn select(scenario: &mut Scenario, names: &[String]) -> Result<()> {
 
 /// `usect measure`.
 pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
-    if args.tx == args.rx && args.tx.engine != Engine::Dpdk {
+    if args.tx == args.rx && !matches!(args.tx.engine, Engine::Dpdk | Engine::Mem) {
         bail!("--tx and --rx are the same port, {}: name the two ends of a path", args.tx);
     }
     if args.tx.engine != args.rx.engine {
@@ -67,17 +67,25 @@ pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
         (false, true) => Mode::RoundTrip,
         (false, false) => Mode::OneWay,
     };
-    let scenario = Scenario {
-        title: format!("{} to {}", args.tx, args.rx),
-        traffic: TrafficSpec { frame_size: args.size, rate: args.rate, mode },
+    let traffic = TrafficSpec { frame_size: args.size, rate: args.rate, mode };
+    let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, dut: None };
+    let mut scenario = between_ports(client, traffic, cores, args.dpdk.clone().into());
+    scenario.title = format!("{} to {}", args.tx, args.rx);
+    Session::new("measure", "measure".into(), scenario, &args.protocol)?.run()
+}
+
+/// A scenario of one client between ports of the user's own.
+pub(crate) fn between_ports(client: ClientSpec, traffic: TrafficSpec, cores: CoreSpec, dpdk: DpdkSpec) -> Scenario {
+    Scenario {
+        title: String::new(),
+        traffic,
         protocol: Protocol::default(),
         quick: Protocol::quick(),
         dut: DutSpec::External {},
-        cores: CoreSpec { sender: args.tx_core, receiver: args.rx_core, dut: None },
-        dpdk: DpdkSpec { hugepages: args.hugepages, eal: args.eal.clone() },
+        cores,
+        dpdk,
         clients: vec![client],
-    };
-    Session::new("measure", "measure".into(), scenario, &args.protocol)?.run()
+    }
 }
 
 /// Waits for nobody: the right to measure on this host, where what a killed run left behind was put away.
@@ -208,7 +216,7 @@ impl Session {
 
 /// A flag that the first SIGINT or SIGTERM sets; a second one ends the process at once, and the next start
 /// cleans up after it.
-fn stop_on_signal() -> Result<Arc<AtomicBool>> {
+pub(crate) fn stop_on_signal() -> Result<Arc<AtomicBool>> {
     let stop: Arc<AtomicBool> = Arc::default();
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), stop.clone())?;

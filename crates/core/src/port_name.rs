@@ -17,13 +17,15 @@ pub enum Engine {
     Xdp,
     /// Poll-mode drivers of DPDK.
     Dpdk,
+    /// Rings inside the process: no kernel, no interface.
+    Mem,
     /// A generator and receiver in eBPF.
     Kernel,
 }
 
 impl Engine {
     /// Every engine, in the order of tables.
-    pub const ALL: [Engine; 5] = [Engine::Udp, Engine::Packet, Engine::Xdp, Engine::Dpdk, Engine::Kernel];
+    pub const ALL: [Engine; 6] = [Engine::Udp, Engine::Packet, Engine::Xdp, Engine::Dpdk, Engine::Mem, Engine::Kernel];
 
     /// Its name in port names and tables.
     pub fn name(self) -> &'static str {
@@ -32,6 +34,7 @@ impl Engine {
             Engine::Packet => "packet",
             Engine::Xdp => "xdp",
             Engine::Dpdk => "dpdk",
+            Engine::Mem => "mem",
             Engine::Kernel => "kernel",
         }
     }
@@ -52,6 +55,8 @@ pub enum Place {
     Address(SocketAddrV4),
     /// A device of DPDK: a PCI address or a virtual device, with arguments.
     Device(String),
+    /// A wire inside the process, by any name.
+    Wire(String),
 }
 
 /// A port as the user names it: `xdp:eth1`, `kernel:t0@usect-tx`, `udp:198.18.0.1:9000@usect-tx`,
@@ -109,6 +114,7 @@ fn parse(name: &str) -> Result<PortName, String> {
                 .map_err(|_| format!("`{place}` is not an IPv4 address and port; write udp:198.18.0.1:9000"))?,
         ),
         Engine::Dpdk => Place::Device(device(place)?),
+        Engine::Mem => Place::Wire(interface(place)?),
         Engine::Packet | Engine::Xdp | Engine::Kernel => Place::Interface(interface(place)?),
     };
     Ok(PortName { engine, place, netns })
@@ -139,7 +145,7 @@ impl fmt::Display for PortName {
         match &self.place {
             Place::Interface(name) => write!(f, "{}:{name}", self.engine)?,
             Place::Address(address) => write!(f, "{}:{address}", self.engine)?,
-            Place::Device(device) => write!(f, "{}:{device}", self.engine)?,
+            Place::Device(name) | Place::Wire(name) => write!(f, "{}:{name}", self.engine)?,
         }
         match &self.netns {
             Some(netns) => write!(f, "@{netns}"),
@@ -175,6 +181,7 @@ mod tests {
             "udp:198.18.0.1:9000@usect-tx",
             "udp:127.0.0.1:7",
             "dpdk:0000:01:00.0",
+            "mem:a",
             "dpdk:net_af_packet0,iface=t0@usect-tx",
         ] {
             assert_eq!(name.parse::<PortName>().unwrap().to_string(), name);

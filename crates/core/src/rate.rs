@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// §3.15, IEEE 802.3).
 pub const LINE_OVERHEAD: u64 = 20;
 
-/// `frames` departures in every `per_ns` nanoseconds.
+/// `frames` departures in every `per_ns` nanoseconds; in none, where nothing is to be waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
     frames: u64,
@@ -19,6 +19,14 @@ impl Rate {
     /// `frames` per second; `None` for zero.
     pub fn per_second(frames: u64) -> Option<Rate> {
         (frames > 0).then_some(Rate { frames, per_ns: 1_000_000_000 })
+    }
+
+    /// As fast as it goes: everything is due at once.
+    pub const UNPACED: Rate = Rate { frames: 1, per_ns: 0 };
+
+    /// Whether departures have times at all.
+    pub fn is_paced(self) -> bool {
+        self.per_ns > 0
     }
 
     /// The rate at which frames of `frame_size` bytes (with FCS) fill `bits` per second of a line.
@@ -39,8 +47,11 @@ impl Rate {
         (self.per_ns / divisor, self.frames / divisor)
     }
 
-    /// Frames due in `ns` nanoseconds.
+    /// Frames due in `ns` nanoseconds; without a pace, as many as there can be.
     pub fn frames_in(self, ns: u64) -> u64 {
+        if !self.is_paced() {
+            return u64::MAX;
+        }
         (u128::from(ns) * u128::from(self.frames) / u128::from(self.per_ns)) as u64
     }
 
@@ -154,6 +165,14 @@ mod tests {
         let rate = "1 Gbit/s".parse::<RateSpec>().unwrap().resolve(64);
         assert_eq!(rate.frames_in(1_000_000_000), 1_488_095);
         assert_eq!((rate.offset_ns(1), rate.gap()), (672, (672, 1)));
+    }
+
+    #[test]
+    fn without_a_pace_everything_is_due_at_once() {
+        let rate = Rate::UNPACED;
+        assert!(!rate.is_paced());
+        assert_eq!((rate.offset_ns(1_000_000), rate.gap(), rate.frames_in(5)), (0, (0, 1), u64::MAX));
+        assert_eq!(rate.frames_per_second(), f64::INFINITY);
     }
 
     #[test]

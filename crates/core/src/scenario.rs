@@ -124,6 +124,14 @@ pub enum DutSpec {
         #[serde(default)]
         faults: Faults,
     },
+    /// A delay line between two ports: every frame leaves a fixed time after it came.
+    Spool {
+        /// Engine of its two ports.
+        #[serde(default = "default_forwarder_engine")]
+        engine: Engine,
+        /// How long it holds each frame, in nanoseconds.
+        delay_ns: u64,
+    },
     /// Whatever connects the ports that each client names; usect sets nothing up.
     External {},
 }
@@ -140,18 +148,24 @@ impl DutSpec {
             DutSpec::XdpForwarder {} => "xdp-forwarder",
             DutSpec::Bridge {} => "bridge",
             DutSpec::Forwarder { .. } => "forwarder",
+            DutSpec::Spool { .. } => "spool",
             DutSpec::External {} => "external",
         }
     }
 
     /// Whether it uses DPDK.
     pub fn uses_dpdk(&self) -> bool {
-        matches!(self, DutSpec::Forwarder { engine: Engine::Dpdk, .. })
+        matches!(self, DutSpec::Forwarder { engine: Engine::Dpdk, .. } | DutSpec::Spool { engine: Engine::Dpdk, .. })
+    }
+
+    /// Whether it is inside the process, where only clients of the `mem` engine are.
+    pub fn is_mem(&self) -> bool {
+        matches!(self, DutSpec::Forwarder { engine: Engine::Mem, .. } | DutSpec::Spool { engine: Engine::Mem, .. })
     }
 
     /// Whether it keeps a core busy.
     pub fn spins(&self) -> bool {
-        matches!(self, DutSpec::Forwarder { .. })
+        matches!(self, DutSpec::Forwarder { .. } | DutSpec::Spool { .. })
     }
 }
 
@@ -310,6 +324,7 @@ impl ClientSpec {
             return Err(format!("client `{name}`: the kernel engine sends by the clock and can't ping-pong"));
         }
         self.check_driver(dut)?;
+        self.check_mem(dut)?;
         match (&self.tx, &self.rx, dut) {
             (Some(tx), Some(rx), DutSpec::External {}) if tx.engine == self.engine && rx.engine == self.engine => {
                 Ok(())
@@ -322,6 +337,18 @@ impl ClientSpec {
             }
             (None, None, _) => Ok(()),
             _ => Err(format!("client `{name}`: tx and rx go with dut kind \"external\"; the lab has its own ports")),
+        }
+    }
+
+    /// Frames of the `mem` engine pass no interface.
+    fn check_mem(&self, dut: &DutSpec) -> Result<(), String> {
+        let name = &self.name;
+        match (self.engine == Engine::Mem, dut.is_mem(), dut) {
+            (true, true, _) | (true, _, DutSpec::Wire {} | DutSpec::External {}) | (false, false, _) => Ok(()),
+            (true, ..) => Err(format!(
+                "client `{name}`: mem is inside the process; its dut is a wire, or a forwarder or spool with engine = \"mem\""
+            )),
+            (false, ..) => Err(format!("client `{name}`: with engine = \"mem\" in [dut], only mem clients reach it")),
         }
     }
 

@@ -6,12 +6,14 @@ mod forwarder;
 mod redirect;
 mod reflector;
 mod spinning;
+mod spool;
 mod stream;
 
 pub use bridge::Bridge;
 pub use forwarder::Forwarder;
 pub use redirect::Redirect;
 pub use reflector::Reflector;
+pub use spool::Spool;
 
 use usect_clock::watch::Watch;
 

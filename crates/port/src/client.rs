@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use usect_clock::Clock;
 use usect_clock::watch::Watch;
-use usect_core::frame::Flow;
+use usect_core::frame::{Flow, HeaderSum};
 use usect_core::histogram::Histogram;
 use usect_core::instant::{Bridge, TickRate, Tsc};
 use usect_core::measurement::{Measurement, Pace};
@@ -110,6 +110,7 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
             traffic: *traffic,
             nonce: (usect_clock::tsc().0 >> 8) as u16,
             payload_at: self.tx.caps().payload_at,
+            sum: HeaderSum::of(&self.flow.frame(traffic.frame_size)),
         }
     }
 
@@ -227,14 +228,14 @@ fn outcome(
     let Ends { sent, seen, watched } = ends;
     let counts = seen.tracker.finish(sent.warmup, sent.measured);
     counts.balance()?;
-    let paced = traffic.mode != Mode::PingPong;
+    let paced = traffic.mode != Mode::PingPong && traffic.rate.is_paced();
     let measurement = Measurement {
         counts,
         latency: Histogram::from_counts(&live.latency.counts()),
         touched: Histogram::from_counts(&seen.touched.counts()),
         scheduled: paced.then(|| Histogram::from_counts(&seen.scheduled.counts())),
         lateness: paced.then(|| Histogram::from_counts(&sent.lateness)),
-        pace: pace(traffic, sent.measured, sent.span_ns).filter(|_| paced),
+        pace: pace(traffic, sent.measured, sent.span_ns).filter(|_| traffic.mode != Mode::PingPong),
         ..Measurement::default()
     };
     // The length is what was recorded as latency, to the nanosecond: touched samples are later taken away

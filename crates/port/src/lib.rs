@@ -7,6 +7,7 @@ pub mod client;
 pub mod conformance;
 mod error;
 pub mod fault;
+pub mod flood;
 mod live;
 pub mod mem;
 mod paced;

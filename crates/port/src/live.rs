@@ -6,7 +6,7 @@ use std::sync::atomic::{
     Ordering::{Relaxed, Release},
 };
 use usect_core::buckets::Recorder;
-use usect_core::frame::Flow;
+use usect_core::frame::{Flow, HeaderSum};
 use usect_core::instant::Tsc;
 use usect_core::trial::Traffic;
 
@@ -75,4 +75,6 @@ pub(crate) struct Plan {
     /// Tells this trial's frames from another's.
     pub(crate) nonce: u16,
     pub(crate) payload_at: usize,
+    /// Of the header that every frame begins with.
+    pub(crate) sum: HeaderSum,
 }

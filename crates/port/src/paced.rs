@@ -131,6 +131,9 @@ impl<'a, T: Transmit> Departures<'a, T> {
     /// When the next frame is due; `None` when there is none left.
     fn due(&mut self, now: Tsc) -> Option<Tsc> {
         let offset = *self.schedule.peek()?;
+        if !self.plan.traffic.rate.is_paced() && self.plan.traffic.mode != Mode::PingPong {
+            return Some(now);
+        }
         if self.plan.traffic.mode != Mode::PingPong {
             return Some(Tsc(self.start.0 + self.clock.rate().ticks(offset)));
         }
@@ -152,6 +155,7 @@ impl<'a, T: Transmit> Departures<'a, T> {
             let due = match plan.traffic.mode {
                 Mode::PingPong if *index > before => return None,
                 Mode::PingPong => first_due.0.min(now.0),
+                _ if !plan.traffic.rate.is_paced() => now.0,
                 _ => start.0 + clock.rate().ticks(offset),
             };
             if now.0 < due {
@@ -317,9 +321,9 @@ impl<R: Receive> Half for Arrivals<'_, R> {
 impl Plan {
     /// Writes what changes from frame to frame.
     #[inline]
-    fn write(&self, buffer: &mut [u8], sequence: u32, departure: Departure) {
+    pub(crate) fn write(&self, buffer: &mut [u8], sequence: u32, departure: Departure) {
         if port_frames(self) {
-            frame::set_identification(buffer, sequence as u16);
+            self.sum.identify(buffer, sequence as u16);
         }
         Signature { sequence, departure }.write(self.nonce, &mut buffer[self.payload_at..]);
     }
@@ -341,7 +345,7 @@ impl Plan {
         self.expected.owns(frame).then(|| &frame[self.payload_at..])
     }
 
-    fn length(&self, whole_frame: bool) -> usize {
+    pub(crate) fn length(&self, whole_frame: bool) -> usize {
         if whole_frame { self.traffic.frame_size.without_fcs() } else { self.traffic.frame_size.payload() }
     }
 

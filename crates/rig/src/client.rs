@@ -14,6 +14,7 @@ use usect_dut::{Dut, Reflector};
 use usect_lab::{Link, receive_queues, within};
 use usect_port::ClientError;
 use usect_port::client::{Client, PacketClient, Threads};
+use usect_port::mem::{self, MemPort};
 use usect_port::packet::{self, PacketRx, PacketTx};
 use usect_port::{Port, Receive, Take, Transmit, udp};
 use usect_xdp::afxdp::{self, XdpRx, XdpTx};
@@ -30,13 +31,22 @@ pub(crate) struct Opened {
     pub(crate) sinks: Vec<Option<UdpSocket>>,
 }
 
-/// Opens the client of a trial.
-pub(crate) fn open(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
+/// Opens the client of a trial. `inside` are the two ports of a DUT inside the process.
+pub(crate) fn open(
+    rig: &Rig,
+    trial: &Trial,
+    ends: &Ends,
+    inside: Option<(MemPort, MemPort)>,
+) -> Result<Opened, RigError> {
     match trial.client.engine {
         Engine::Udp => udp(rig, trial, ends),
         Engine::Packet => packet(rig, trial, ends),
         Engine::Xdp => xdp(rig, trial, ends),
         Engine::Dpdk => dpdk(rig, trial, ends),
+        Engine::Mem => {
+            let (near, far) = inside.unwrap_or_else(|| mem::pair(trial.traffic.frame_size.without_fcs()));
+            Ok(generic(rig, trial, ends, near, far))
+        }
         Engine::Kernel => kernel(rig, trial, ends),
     }
 }

@@ -59,6 +59,7 @@ fn purpose(engine: Engine) -> &'static str {
         Engine::Packet => "AF_PACKET rings, polled",
         Engine::Xdp => "AF_XDP rings, polled",
         Engine::Dpdk => "poll-mode drivers of DPDK",
+        Engine::Mem => "rings inside the process",
         Engine::Kernel => "generator and receiver in eBPF",
     }
 }

@@ -3,6 +3,7 @@
 
 mod client;
 pub mod engines;
+pub mod generate;
 mod path;
 pub mod place;
 mod sampling;

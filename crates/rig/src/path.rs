@@ -10,11 +10,11 @@ use usect_lab::{Lab, Link, Shape, link, run, within};
 /// The lab of a run; there is one run at a time.
 const RUN_LAB: &str = "usect";
 /// UDP ports of the two ends.
-const TX_PORT: u16 = 9000;
-const RX_PORT: u16 = 9001;
+pub(crate) const TX_PORT: u16 = 9000;
+pub(crate) const RX_PORT: u16 = 9001;
 /// Addresses for interfaces that have none: RFC 2544's own range (appendix C.2.2).
-const TX_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-const RX_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+pub(crate) const TX_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+pub(crate) const RX_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 
 /// Largest frame, FCS included, that fits a page beside what XDP keeps there (`veth_xdp_set`: 4096 less 256
 /// of headroom and 320 of shared info), and that the lab's taps therefore pass.
@@ -58,6 +58,7 @@ impl Path {
         let mtu = frame_size.mtu().max(1500);
         let lab = match scenario.dut {
             DutSpec::External {} => None,
+            _ if scenario.clients.iter().all(|c| c.engine == Engine::Mem) => None,
             DutSpec::Wire {} => Some(Lab::up(RUN_LAB, Shape::Wire, mtu)?),
             _ => Some(Lab::up(RUN_LAB, Shape::Tapped, mtu)?),
         };
@@ -93,6 +94,9 @@ impl Path {
 
     /// Where a client's two ports are: those it names, or the lab's.
     pub(crate) fn ends(&self, client: &ClientSpec) -> Result<Ends, RigError> {
+        if client.engine == Engine::Mem {
+            return Ok(Ends { tx: nowhere(TX_ADDRESS, TX_PORT), rx: nowhere(RX_ADDRESS, RX_PORT) });
+        }
         let ends = match (&client.tx, &client.rx, &self.lab) {
             (Some(tx), Some(rx), _) => Ends { tx: end(tx, TX_ADDRESS, TX_PORT)?, rx: end(rx, RX_ADDRESS, RX_PORT)? },
             (_, _, Some(lab)) => Ends {
@@ -145,22 +149,23 @@ impl Path {
     }
 }
 
-fn end(port: &PortName, address: Ipv4Addr, udp_port: u16) -> Result<End, RigError> {
+pub(crate) fn end(port: &PortName, address: Ipv4Addr, udp_port: u16) -> Result<End, RigError> {
     let netns = port.netns.as_deref();
     match &port.place {
         Place::Interface(name) => Ok(of_link(link(netns, name)?, address, udp_port)),
         // Its address is known when it is open.
-        Place::Device(_) => Ok(End {
-            netns: port.netns.clone(),
-            endpoint: Endpoint { mac: [0; 6], address: SocketAddrV4::new(address, udp_port) },
-            link: None,
-        }),
+        Place::Device(_) | Place::Wire(_) => Ok(End { netns: port.netns.clone(), ..nowhere(address, udp_port) }),
         Place::Address(address) => Ok(End {
             netns: port.netns.clone(),
             endpoint: Endpoint { mac: [0; 6], address: *address },
             link: owner(netns, *address)?,
         }),
     }
+}
+
+/// An end without an interface.
+fn nowhere(address: Ipv4Addr, udp_port: u16) -> End {
+    End { netns: None, endpoint: Endpoint { mac: [0; 6], address: SocketAddrV4::new(address, udp_port) }, link: None }
 }
 
 fn of_link(link: Link, address: Ipv4Addr, udp_port: u16) -> End {

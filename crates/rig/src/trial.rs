@@ -12,10 +12,11 @@ use usect_core::port_name::Engine;
 use usect_core::scenario::DutSpec;
 use usect_core::stall::{self, Span, SpanLog, Watched};
 use usect_core::trial::{Trial, TrialResult};
-use usect_dut::{Bridge, Dut, Forwarder, Redirect, Report, Wire};
+use usect_dut::{Bridge, Dut, Forwarder, Redirect, Report, Spool, Wire};
 use usect_lab::{Link, within};
-use usect_port::Take;
 use usect_port::client::{Control, Outcome};
+use usect_port::mem::{self, MemPort};
+use usect_port::{Port, Receive, Take, Transmit};
 use usect_xdp::tap::{Cut, Key, Tap, Wiretap};
 
 /// Largest frame that passes the lab's taps, without FCS.
@@ -25,10 +26,10 @@ const LARGEST_XDP: usize = 3520;
 pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress)) -> Result<TrialResult, RigError> {
     let started = jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
     let ends = rig.path.ends(&trial.client)?;
-    let dut = start_dut(rig)?;
+    let Started { dut, inside } = start_dut(rig, trial)?;
     let known_delay_ns = dut.as_ref().filter(|_| !trial.traffic.mode.returns()).and_then(|d| d.known_delay_ns());
     let tap = attach_tap(rig, trial, &ends)?;
-    let opened = client::open(rig, trial, &ends)?;
+    let opened = client::open(rig, trial, &ends, inside)?;
     let Measured { outcome, series, reflected, bridge } = measure(rig, trial, &ends, opened, tap.as_ref(), progress)?;
     let report = dut.map_or(Ok(Report::default()), |d| d.stop())?;
     let mut watched = outcome.watched;
@@ -56,31 +57,59 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     })
 }
 
-fn start_dut(rig: &Rig) -> Result<Option<Box<dyn Dut>>, RigError> {
-    let Some(lab) = rig.path.lab() else { return Ok(None) };
-    let Some((left, right)) = lab.dut() else { return Ok(Some(Box::new(Wire))) };
-    Ok(Some(match &rig.path.dut {
+/// A running DUT, and the ports of one inside the process.
+#[derive(Default)]
+struct Started {
+    dut: Option<Box<dyn Dut>>,
+    inside: Option<(MemPort, MemPort)>,
+}
+
+fn start_dut(rig: &Rig, trial: &Trial) -> Result<Started, RigError> {
+    if rig.path.dut.is_mem() {
+        let largest = trial.traffic.frame_size.without_fcs();
+        let ((near, left), (right, far)) = (mem::pair(largest), mem::pair(largest));
+        return Ok(Started { dut: Some(between(rig, left, right)), inside: Some((near, far)) });
+    }
+    let alone = |dut| Started { dut, inside: None };
+    if trial.client.engine == Engine::Mem && rig.path.dut == (DutSpec::Wire {}) {
+        return Ok(alone(Some(Box::new(Wire))));
+    }
+    let Some(lab) = rig.path.lab() else { return Ok(alone(None)) };
+    let Some((left, right)) = lab.dut() else { return Ok(alone(Some(Box::new(Wire)))) };
+    Ok(alone(Some(match &rig.path.dut {
         DutSpec::Bridge {} => Box::new(Bridge::start(left, right)?),
-        DutSpec::Forwarder { engine: Engine::Xdp, faults } => {
-            let port = |link: &Link| open_xdp(&end_at(link), Take::All);
-            Box::new(Forwarder::start(rig.clock, rig.placement.dut, port(left)?, port(right)?, *faults))
-        }
-        DutSpec::Forwarder { engine: Engine::Packet, faults } => {
-            let port = |link: &Link| open_packet(&end_at(link), Take::All, LARGEST_XDP);
-            Box::new(Forwarder::start(rig.clock, rig.placement.dut, port(left)?, port(right)?, *faults))
-        }
-        DutSpec::Forwarder { engine: Engine::Dpdk, faults } => {
-            let port =
-                |link: &Link, number| open_dpdk(&end_at(link), &lab_device(LAB_DRIVER, number, link), LARGEST_XDP);
-            Box::new(Forwarder::start(rig.clock, rig.placement.dut, port(left, 2)?, port(right, 3)?, *faults))
-        }
-        DutSpec::Forwarder { engine, .. } => {
-            return Err(RigError::Asked(format!(
-                "the forwarder can't run over the {engine} engine; use engine = \"xdp\", \"packet\" or \"dpdk\""
-            )));
-        }
+        DutSpec::Forwarder { engine, .. } | DutSpec::Spool { engine, .. } => over(rig, *engine, left, right)?,
         _ => Box::new(Redirect::start(left, right)?),
-    }))
+    })))
+}
+
+/// A DUT of ours between two interfaces of the lab.
+fn over(rig: &Rig, engine: Engine, left: &Link, right: &Link) -> Result<Box<dyn Dut>, RigError> {
+    let xdp = |link: &Link| open_xdp(&end_at(link), Take::All);
+    let packet = |link: &Link| open_packet(&end_at(link), Take::All, LARGEST_XDP);
+    let dpdk = |link: &Link, number| open_dpdk(&end_at(link), &lab_device(LAB_DRIVER, number, link), LARGEST_XDP);
+    match engine {
+        Engine::Xdp => Ok(between(rig, xdp(left)?, xdp(right)?)),
+        Engine::Packet => Ok(between(rig, packet(left)?, packet(right)?)),
+        Engine::Dpdk => Ok(between(rig, dpdk(left, 2)?, dpdk(right, 3)?)),
+        other => Err(RigError::Asked(format!(
+            "a forwarder or spool can't run over the {other} engine; use engine = \"xdp\", \"packet\", \"dpdk\" or \"mem\""
+        ))),
+    }
+}
+
+/// A DUT of ours between any two ports.
+fn between<T, R>(rig: &Rig, left: Port<T, R>, right: Port<T, R>) -> Box<dyn Dut>
+where
+    T: Transmit + 'static,
+    R: Receive + 'static,
+{
+    let (clock, core) = (rig.clock, rig.placement.dut);
+    match rig.path.dut {
+        DutSpec::Spool { delay_ns, .. } => Box::new(Spool::start(clock, core, left, right, delay_ns)),
+        DutSpec::Forwarder { faults, .. } => Box::new(Forwarder::start(clock, core, left, right, faults)),
+        _ => unreachable!("only these two are between ports"),
+    }
 }
 
 fn end_at(link: &Link) -> End {

@@ -37,6 +37,8 @@ const STALLS: usize = 65536;
 const LONGEST_SPIN_NS: u64 = 1_000_000;
 /// How long before a departure the program is entered when user space slept through the gap.
 const HEAD_START_NS: u64 = 300_000;
+/// Frames that leave together where there is no pace.
+const UNPACED_BATCH: u32 = 64;
 /// How long residual frames are waited for (RFC 2544 §23), and how long it must be quiet before that.
 const RESIDUAL: Duration = Duration::from_secs(2);
 const QUIET: Duration = Duration::from_millis(20);
@@ -228,7 +230,9 @@ impl KernelClient {
             }
             let left = frames - state.index.load(Relaxed);
             let repeat = if slow { 1 } else { left.min(i32::MAX as u64) as u32 };
-            match sys::live_frames(self.loaded.generate.as_fd(), &self.frame, self.tx, repeat, 1) {
+            // A batch leaves together, behind its last stamp: only where there is no pace to keep.
+            let batch = if self.traffic.rate.is_paced() { 1 } else { UNPACED_BATCH };
+            match sys::live_frames(self.loaded.generate.as_fd(), &self.frame, self.tx, repeat, batch) {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(generator_failed(e)),
                 _ => {}
             }
@@ -272,8 +276,10 @@ impl KernelClient {
             let behind = if due == 0 { 0 } else { usect_clock::mono().0.saturating_sub(due) };
             // Once stopped, it falls behind because it was told to.
             let stopped = self.stop.load(Relaxed);
-            let hopeless =
-                !stopped && behind > HOPELESS_NS.max(offset / 50).min(u64::from(u32::MAX)) && !done.load(Relaxed);
+            let hopeless = self.traffic.rate.is_paced()
+                && !stopped
+                && behind > HOPELESS_NS.max(offset / 50).min(u64::from(u32::MAX))
+                && !done.load(Relaxed);
             if hopeless || stopped {
                 state.stop.store(1, Relaxed);
                 // Ends the system call, which would otherwise drop its remaining repetitions one by one.
@@ -293,11 +299,12 @@ impl KernelClient {
         counts.balance()?;
         let get = |value: &AtomicU64| value.load(Relaxed);
         let span_ns = get(&state.last_departure).saturating_sub(get(&state.first_departure));
+        let paced = self.traffic.rate.is_paced();
         let measurement = Measurement {
             counts,
             latency: Histogram::from_counts(&state.stamps.latency()),
-            scheduled: Some(state.stamps.scheduled()),
-            lateness: Some(Histogram::from_counts(&loaded(&state.lateness))),
+            scheduled: paced.then(|| state.stamps.scheduled()),
+            lateness: paced.then(|| Histogram::from_counts(&loaded(&state.lateness))),
             pace: pace(&self.traffic, counts.sent, span_ns),
             overwritten: state.stamps.overwritten(),
             notes: self.notes.clone(),

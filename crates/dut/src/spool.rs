@@ -1,0 +1,168 @@
+//! A delay line between any two ports: every frame leaves a fixed time after it was found, each way. It
+//! says what it really imposed.
+
+use crate::spinning::{Spinning, Work};
+use crate::{Dut, DutError, Report};
+use std::collections::VecDeque;
+use std::io;
+use usect_clock::Clock;
+use usect_core::buckets::Recorder;
+use usect_core::histogram::Histogram;
+use usect_core::instant::Tsc;
+use usect_core::stats;
+use usect_port::{Port, Receive, Transmit};
+
+/// The running delay line: one spinning thread for both ways.
+pub struct Spool {
+    thread: Spinning,
+    delay_ns: u64,
+}
+
+impl Spool {
+    /// Starts holding frames between two ports for `delay_ns` each.
+    pub fn start<T, R>(clock: Clock, core: Option<usize>, left: Port<T, R>, right: Port<T, R>, delay_ns: u64) -> Spool
+    where
+        T: Transmit + 'static,
+        R: Receive + 'static,
+    {
+        let line = |from, to| Line {
+            clock,
+            from,
+            to,
+            ticks: clock.rate().ticks(delay_ns),
+            held: VecDeque::new(),
+            spare: Vec::new(),
+            imposed: Recorder::default(),
+        };
+        let lines = Lines { there: line(left.rx, right.tx), back: line(right.rx, left.tx) };
+        Spool { thread: Spinning::start("spool", clock, core, lines), delay_ns }
+    }
+}
+
+impl Dut for Spool {
+    fn known_delay_ns(&self) -> Option<u64> {
+        Some(self.delay_ns)
+    }
+
+    fn stop(self: Box<Self>) -> Result<Report, DutError> {
+        self.thread.stop()
+    }
+}
+
+/// A frame on its way, and when it was found.
+struct Held {
+    since: Tsc,
+    frame: Vec<u8>,
+}
+
+/// One way of the delay line.
+struct Line<T, R> {
+    clock: Clock,
+    from: R,
+    to: T,
+    ticks: u64,
+    held: VecDeque<Held>,
+    /// Buffers of frames that have left.
+    spare: Vec<Vec<u8>>,
+    imposed: Recorder,
+}
+
+impl<T: Transmit, R: Receive> Line<T, R> {
+    #[inline]
+    fn turn(&mut self) -> io::Result<usize> {
+        let Line { clock, from, to, ticks, held, spare, imposed } = self;
+        let found = from.recv(|frame, since| {
+            let mut copy = spare.pop().unwrap_or_default();
+            copy.clear();
+            copy.extend_from_slice(frame);
+            held.push_back(Held { since, frame: copy });
+        })?;
+        if held.front().is_none_or(|first| clock.now().0 < first.since.0 + *ticks) {
+            return Ok(found);
+        }
+        let left = to.send(|buffer| {
+            let first = held.front().filter(|first| clock.now().0 >= first.since.0 + *ticks)?;
+            let length = first.frame.len();
+            buffer[..length].copy_from_slice(&first.frame);
+            imposed.record(clock.rate().ns(clock.now().0 - first.since.0));
+            spare.extend(held.pop_front().map(|h| h.frame));
+            Some(length)
+        })?;
+        Ok(found.max(left))
+    }
+
+    /// Frames that left, and percentiles of the delay that they were given.
+    fn done(&self, way: &str) -> Vec<(String, u64)> {
+        let imposed = Histogram::from_counts(&self.imposed.counts());
+        let mut done = vec![(format!("held {way}"), imposed.samples())];
+        for estimate in stats::estimates(&imposed) {
+            if let Some(value) = estimate.value {
+                done.push((format!("imposed {way}, {} (ns)", estimate.quantile), value.ns as u64));
+            }
+        }
+        done
+    }
+}
+
+struct Lines<T, R> {
+    there: Line<T, R>,
+    back: Line<T, R>,
+}
+
+impl<T: Transmit + 'static, R: Receive + 'static> Work for Lines<T, R> {
+    fn blocks(&self) -> bool {
+        self.there.from.caps().blocks || self.back.from.caps().blocks
+    }
+
+    #[inline]
+    fn turn(&mut self) -> io::Result<usize> {
+        Ok(self.there.turn()? + self.back.turn()?)
+    }
+
+    fn finish(self) -> io::Result<Vec<(String, u64)>> {
+        let back = self.back.done("back").into_iter().filter(|(_, number)| *number > 0);
+        Ok(self.there.done("there").into_iter().chain(back).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usect_port::mem;
+
+    #[test]
+    fn every_frame_is_held_for_the_delay_at_least_and_in_order() {
+        let clock = Clock::calibrate().unwrap();
+        let ((mut outside_a, left), (right, mut outside_b)) = (mem::pair(60), mem::pair(60));
+        let delay_ns = 200_000;
+        let spool = Spool::start(clock, None, left, right, delay_ns);
+        let begun = clock.now();
+        let mut next = 0_u8;
+        outside_a
+            .tx
+            .send(|room| {
+                (next < 20).then(|| {
+                    room[..60].fill(next);
+                    next += 1;
+                    60
+                })
+            })
+            .unwrap();
+        let mut expected = 0;
+        while expected < 20 {
+            outside_b
+                .rx
+                .recv(|frame, at| {
+                    assert_eq!(frame, [expected; 60]);
+                    assert!(clock.rate().ns(at.0 - begun.0) >= delay_ns);
+                    expected += 1;
+                })
+                .unwrap();
+        }
+        assert_eq!(spool.known_delay_ns(), Some(delay_ns));
+        let done = Box::new(spool).stop().unwrap().done;
+        assert!(done.contains(&("held there".into(), 20)), "{done:?}");
+        let median = done.iter().find(|(name, _)| name.contains("p50")).unwrap().1;
+        assert!(median >= delay_ns * 999 / 1000, "{done:?}");
+    }
+}
