@@ -265,13 +265,17 @@ int usect_dpdk_alloc(void *pool, struct usect_frame *frames, uint16_t count)
 	int failed;
 
 	enrol();
-	failed = rte_pktmbuf_alloc_bulk(pool, mbufs, count);
+	failed = rte_mempool_get_bulk(pool, (void **)mbufs, count);
 	if (failed)
 		return failed;
+	/* Free buffers have one segment and one owner (rte_mbuf_raw_alloc); what else a frame of ours needs is in
+	 * their first cache line, so that the second is not touched. */
 	for (uint16_t i = 0; i < count; i++) {
+		mbufs[i]->data_off = RTE_PKTMBUF_HEADROOM;
+		mbufs[i]->ol_flags = 0;
 		frames[i].mbuf = mbufs[i];
-		frames[i].data = rte_pktmbuf_mtod(mbufs[i], uint8_t *);
-		frames[i].room = rte_pktmbuf_tailroom(mbufs[i]);
+		frames[i].data = (uint8_t *)mbufs[i]->buf_addr + RTE_PKTMBUF_HEADROOM;
+		frames[i].room = mbufs[i]->buf_len - RTE_PKTMBUF_HEADROOM;
 		frames[i].length = 0;
 	}
 	return 0;
