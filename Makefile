@@ -20,7 +20,8 @@ deps: ## Install what is missing, by package name
 	@command -v cargo >/dev/null || { echo "install a Rust toolchain first (rustup, or your distribution)"; exit 2; }
 
 deps-bench: deps
-	@command -v sockperf >/dev/null || $(SUDO) apt-get install -q -y --no-install-recommends sockperf
+	@command -v sockperf >/dev/null && command -v dpdk-testpmd >/dev/null || \
+	  $(SUDO) apt-get install -q -y --no-install-recommends sockperf dpdk-dev
 
 build: deps ## Build the usect binary
 	cargo build --release --locked -p usect-cli

@@ -43,26 +43,30 @@ pub(crate) fn round_trip(usect: &Path) -> Result<Vec<Figure>> {
         );
         rounds.push([p50, peer_p50, p99, peer_p99]);
     }
-    let median = |column: usize| {
-        let mut values: Vec<f64> = rounds.iter().map(|r| r[column]).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
-    let figure = |name, ours: f64, peer: f64| Figure {
-        name,
-        unit: "ns",
-        ours,
-        peer: Some(peer),
-        peer_name: Some("sockperf ping-pong --nonblocked"),
-        ratio: Some(ours / peer),
-    };
-    Ok(vec![figure("rtt-udp-poll-p50", median(0), median(1)), figure("rtt-udp-poll-p99", median(2), median(3))])
+    let column = |i: usize| median(&mut rounds.iter().map(|r| r[i]).collect::<Vec<f64>>());
+    let figure = |name, ours, peer| beside(name, "ns", ours, peer, "sockperf ping-pong --nonblocked");
+    Ok(vec![figure("rtt-udp-poll-p50", column(0), column(1)), figure("rtt-udp-poll-p99", column(2), column(3))])
+}
+
+/// A figure that no peer has.
+pub(crate) fn alone(name: &'static str, unit: &'static str, ours: f64) -> Figure {
+    Figure { name, unit, ours, peer: None, peer_name: None, ratio: None }
+}
+
+/// A figure beside a peer's.
+pub(crate) fn beside(name: &'static str, unit: &'static str, ours: f64, peer: f64, peer_name: &'static str) -> Figure {
+    Figure { name, unit, ours, peer: Some(peer), peer_name: Some(peer_name), ratio: Some(ours / peer) }
+}
+
+/// The middle one.
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 /// 100% of frames stamped at 1 Mpps over the bare wire, and what one way takes.
 pub(crate) fn kernel_one_way(usect: &Path) -> Result<Vec<Figure>> {
     let client = measure(usect, "kernel", &["--rate", "1 Mpps", "--warmup", "1", "--duration", "10"])?;
-    let alone = |name, unit, ours| Figure { name, unit, ours, peer: None, peer_name: None, ratio: None };
     let counts = client.measured.counts;
     let share = counts.stamped as f64 / counts.sent as f64;
     Ok(vec![alone("kernel-stamped-share-1mpps", "share", share), alone("kernel-oneway-p50", "ns", at(&client, "p50")?)])
@@ -74,24 +78,26 @@ fn measure(usect: &Path, engine: &str, args: &[&str]) -> Result<ClientRecord> {
         "udp" => format!("udp:{address}:{port}@{netns}"),
         _ => format!("{engine}:{interface}@{netns}"),
     };
+    let (tx, rx) = (port(Lab::TX, "t0", Lab::TX_ADDRESS, 9000), port(Lab::RX, "r0", Lab::RX_ADDRESS, 9001));
+    let (tx_core, rx_core) = (CORES.0.to_string(), CORES.1.to_string());
+    let ports = ["measure", "--tx", &tx, "--rx", &rx, "--tx-core", &tx_core, "--rx-core", &rx_core];
+    run(usect, &[&ports[..], args].concat(), |_, run| run.clients.first().cloned().context("the run has no client"))
+}
+
+/// One quick run of usect, and what is to be known of it and of its folder, which is gone afterwards.
+pub(crate) fn run<T>(usect: &Path, args: &[&str], take: impl FnOnce(&Path, &Run) -> Result<T>) -> Result<T> {
     let folder = std::env::temp_dir().join(format!("usect-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let mut command = Command::new(usect);
-    command.args(["measure", "--json", "--runs", "1", "--quick", "--out"]).arg(&folder);
-    command.args([
-        "--tx",
-        &port(Lab::TX, "t0", Lab::TX_ADDRESS, 9000),
-        "--rx",
-        &port(Lab::RX, "r0", Lab::RX_ADDRESS, 9001),
-    ]);
-    command.args(["--tx-core", &CORES.0.to_string(), "--rx-core", &CORES.1.to_string()]);
-    let output = command.args(args).stderr(Stdio::piped()).output().context("usect could not be run")?;
-    std::fs::remove_dir_all(&folder)?;
+    command.args(args).args(["--json", "--runs", "1", "--quick", "--out"]).arg(&folder);
+    let output = command.stderr(Stdio::piped()).output().context("usect could not be run")?;
     if !output.status.success() {
-        bail!("usect measure failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!("usect {} failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
     let run: Run = serde_json::from_slice(&output.stdout).context("usect printed no run")?;
-    run.clients.into_iter().next().context("the run has no client")
+    let taken = take(&folder.join("runs").join(&run.header.id), &run);
+    std::fs::remove_dir_all(&folder)?;
+    taken
 }
 
 /// A percentile of a client's latency, in nanoseconds.

@@ -3,8 +3,10 @@
 #![forbid(unsafe_code)]
 
 mod figures;
+mod instrument;
 mod lab;
 mod peer;
+mod speed;
 
 use anyhow::{Context, Result};
 use figures::Figure;
@@ -19,7 +21,10 @@ fn main() -> Result<()> {
         let _lab = Lab::up(usect)?;
         figures.extend(figures::round_trip(usect)?);
         figures.extend(figures::kernel_one_way(usect)?);
+        figures.extend(speed::all(usect)?);
+        figures.extend(instrument::pacing(usect)?);
     }
+    figures.extend(instrument::truth(usect)?);
     figures.iter().for_each(|f| println!("{f}"));
     let json = serde_json::to_string_pretty(&figures)?;
     std::fs::write("bench.json", json + "\n").context("bench.json can't be written")?;

@@ -1,4 +1,4 @@
-//! sockperf, the peer of the round-trip figures.
+//! The peers: sockperf for round trips, DPDK's testpmd for generation.
 
 use crate::lab::Lab;
 use anyhow::{Context, Result, bail};
@@ -47,6 +47,23 @@ fn parse(text: &str) -> Result<Sockperf> {
     Ok(Sockperf { p50_ns: percentile("50.000")? * 1000.0, p99_ns: percentile("99.000")? * 1000.0 })
 }
 
+/// testpmd's flow generator on a virtual device, in Mpps: the last of its reports of a few seconds.
+pub(crate) fn testpmd(netns: Option<&str>, device: &str) -> Result<f64> {
+    let inside = netns.map_or(Vec::new(), |netns| vec!["ip", "netns", "exec", netns]);
+    let eal = ["timeout", "6", "dpdk-testpmd", "-l", "0,1", "--no-huge", "-m", "512", "--no-pci", "--no-shconf"];
+    let own = ["--vdev", device, "--", "--forward-mode=flowgen", "--auto-start", "--stats-period=1"];
+    let words: Vec<&str> = [&inside[..], &eal, &own, &["--total-num-mbufs=8192"]].concat();
+    let output = Command::new(words[0]).args(&words[1..]).stdin(Stdio::null()).output();
+    let text = output.context("testpmd could not be run")?.stdout;
+    last_rate(&String::from_utf8_lossy(&text)).with_context(|| format!("testpmd reported no rate on {device}"))
+}
+
+/// Of lines such as `  Tx-pps:     17611925          Tx-bps:            0`, the last but those of its end.
+fn last_rate(text: &str) -> Option<f64> {
+    let rates = text.lines().filter_map(|line| line.trim().strip_prefix("Tx-pps:")?.split_whitespace().next());
+    rates.filter_map(|pps| pps.parse::<f64>().ok()).rfind(|&pps| pps > 0.0).map(|pps| pps / 1e6)
+}
+
 /// The server; ended when dropped.
 struct Server(Child);
 
@@ -59,6 +76,13 @@ impl Drop for Server {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_last_rate_counts() {
+        let text = "  Tx-pps:            0          Tx-bps:            0\n  Tx-pps:     17611925          Tx-bps:            0\n";
+        assert_eq!(super::last_rate(text), Some(17.611925));
+        assert_eq!(super::last_rate("Tx-pps: none"), None);
+    }
+
     #[test]
     fn percentiles_are_found() {
         let text = "sockperf: ---> <MAX> observation =  160.022\nsockperf: ---> percentile 99.000 =    3.301\nsockperf: ---> percentile 50.000 =    2.230\n";

@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("procedure", &["core"]),
     ("report", &["core"]),
     ("cli", &["rig", "procedure", "report", "lab", "core"]),
-    ("bench", &["core"]),
+    ("bench", &["report", "core"]),
     ("testing", &[]),
 ];
 

@@ -1,7 +1,7 @@
 //! A port forwarder in user space: two streams in opposite directions between any two ports (paper 000
 //! §3.2), with faults on the way out if they are wanted.
 
-use crate::spinning::{Spinning, Work};
+use crate::spinning::{Done, Spinning, Work};
 use crate::stream::Stream;
 use crate::{Dut, DutError, Report};
 use std::io;
@@ -59,10 +59,10 @@ impl<T: Transmit + 'static, R: Receive + 'static> Work for Streams<T, R> {
         Ok(self.there.turn()? + back)
     }
 
-    fn finish(mut self) -> io::Result<Vec<(String, u64)>> {
+    fn finish(mut self) -> io::Result<Done> {
         self.there.to.flush()?;
         let there = self.there.to.done();
-        Ok([
+        let counts = [
             ("forwarded", there.frames),
             ("forwarded back", self.returned as u64),
             ("dropped", there.dropped),
@@ -71,7 +71,8 @@ impl<T: Transmit + 'static, R: Receive + 'static> Work for Streams<T, R> {
             ("corrupted", there.corrupted),
         ]
         .map(|(name, number)| (name.to_owned(), number))
-        .into())
+        .into();
+        Ok(Done { counts, imposed: None })
     }
 }
 

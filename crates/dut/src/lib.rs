@@ -16,6 +16,8 @@ pub use reflector::Reflector;
 pub use spool::Spool;
 
 use usect_clock::watch::Watch;
+use usect_core::histogram::Histogram;
+use usect_core::stall::SpanLog;
 
 /// A running device under test. Dropping it stops it.
 pub trait Dut {
@@ -35,6 +37,17 @@ pub struct Report {
     pub done: Vec<(String, u64)>,
     /// What its spinning threads saw of the platform since they were started.
     pub watches: Vec<ThreadWatch>,
+    /// The delay that it gave each frame from sender to receiver, where it knows.
+    pub imposed: Option<Imposed>,
+}
+
+/// The delay that a DUT gave each frame.
+#[derive(Debug)]
+pub struct Imposed {
+    /// In nanoseconds.
+    pub latency: Histogram,
+    /// Frames that it held for 10 µs and more, on the counter: a stall may have touched them.
+    pub slow: SpanLog,
 }
 
 /// A spinning thread's watch, still on the counter.

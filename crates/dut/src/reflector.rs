@@ -1,6 +1,6 @@
 //! The far end of a round trip: sends every frame or datagram of a port straight back.
 
-use crate::spinning::{Spinning, Work};
+use crate::spinning::{Done, Spinning, Work};
 use crate::stream::Stream;
 use crate::{Dut, DutError, Report};
 use std::io;
@@ -46,8 +46,8 @@ impl<T: Transmit + 'static, R: Receive + 'static> Work for Echo<T, R> {
         Ok(count)
     }
 
-    fn finish(self) -> io::Result<Vec<(String, u64)>> {
-        Ok(vec![("reflected".into(), self.reflected)])
+    fn finish(self) -> io::Result<Done> {
+        Ok(Done { counts: vec![("reflected".into(), self.reflected)], imposed: None })
     }
 }
 

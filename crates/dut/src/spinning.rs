@@ -1,12 +1,20 @@
 //! A thread that turns a piece of work round and round on its core until it is told to stop.
 
-use crate::{DutError, Report, ThreadWatch};
+use crate::{DutError, Imposed, Report, ThreadWatch};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use usect_clock::Clock;
 use usect_clock::watch::Watch;
+
+/// What a DUT's thread did.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    /// Name and number.
+    pub(crate) counts: Vec<(String, u64)>,
+    pub(crate) imposed: Option<Imposed>,
+}
 
 /// What a DUT's thread does.
 pub(crate) trait Work: Send + 'static {
@@ -15,7 +23,7 @@ pub(crate) trait Work: Send + 'static {
     /// Handles what is there and returns how many frames that were.
     fn turn(&mut self) -> io::Result<usize>;
     /// Sends what is still held back and says what was done.
-    fn finish(self) -> io::Result<Vec<(String, u64)>>;
+    fn finish(self) -> io::Result<Done>;
 }
 
 /// The running thread; dropping it stops it.
@@ -70,5 +78,6 @@ fn spin(
     }
     let spins = !work.blocks();
     let watches = spins.then_some(ThreadWatch { thread: what, core, watch }).into_iter().collect();
-    Ok(Report { done: work.finish()?, watches })
+    let Done { counts, imposed } = work.finish()?;
+    Ok(Report { done: counts, watches, imposed })
 }

@@ -1,15 +1,15 @@
 //! A delay line between any two ports: every frame leaves a fixed time after it was found, each way. It
 //! says what it really imposed.
 
-use crate::spinning::{Spinning, Work};
-use crate::{Dut, DutError, Report};
+use crate::spinning::{Done, Spinning, Work};
+use crate::{Dut, DutError, Imposed, Report};
 use std::collections::VecDeque;
 use std::io;
 use usect_clock::Clock;
 use usect_core::buckets::Recorder;
 use usect_core::histogram::Histogram;
 use usect_core::instant::Tsc;
-use usect_core::stats;
+use usect_core::stall::{Span, SpanLog, THRESHOLD_NS};
 use usect_port::{Port, Receive, Transmit};
 
 /// The running delay line: one spinning thread for both ways.
@@ -20,7 +20,14 @@ pub struct Spool {
 
 impl Spool {
     /// Starts holding frames between two ports for `delay_ns` each.
-    pub fn start<T, R>(clock: Clock, core: Option<usize>, left: Port<T, R>, right: Port<T, R>, delay_ns: u64) -> Spool
+    /// The first `warmup` frames each way are not in what it says that it imposed.
+    pub fn start<T, R>(
+        clock: Clock,
+        core: Option<usize>,
+        (left, right): (Port<T, R>, Port<T, R>),
+        delay_ns: u64,
+        warmup: u64,
+    ) -> Spool
     where
         T: Transmit + 'static,
         R: Receive + 'static,
@@ -32,7 +39,10 @@ impl Spool {
             ticks: clock.rate().ticks(delay_ns),
             held: VecDeque::new(),
             spare: Vec::new(),
+            warmup,
+            passed: 0,
             imposed: Recorder::default(),
+            slow: SpanLog::for_samples(u64::MAX),
         };
         let lines = Lines { there: line(left.rx, right.tx), back: line(right.rx, left.tx) };
         Spool { thread: Spinning::start("spool", clock, core, lines), delay_ns }
@@ -49,9 +59,10 @@ impl Dut for Spool {
     }
 }
 
-/// A frame on its way, and when it was found.
+/// A frame on its way: when it was found, and when it leaves.
 struct Held {
     since: Tsc,
+    due: Tsc,
     frame: Vec<u8>,
 }
 
@@ -64,43 +75,42 @@ struct Line<T, R> {
     held: VecDeque<Held>,
     /// Buffers of frames that have left.
     spare: Vec<Vec<u8>>,
+    warmup: u64,
+    passed: u64,
     imposed: Recorder,
+    slow: SpanLog,
 }
 
 impl<T: Transmit, R: Receive> Line<T, R> {
     #[inline]
     fn turn(&mut self) -> io::Result<usize> {
-        let Line { clock, from, to, ticks, held, spare, imposed } = self;
+        let Line { clock, from, to, ticks, held, spare, warmup, passed, imposed, slow } = self;
         let found = from.recv(|frame, since| {
             let mut copy = spare.pop().unwrap_or_default();
             copy.clear();
             copy.extend_from_slice(frame);
-            held.push_back(Held { since, frame: copy });
+            held.push_back(Held { since, due: Tsc(since.0 + *ticks), frame: copy });
         })?;
-        if held.front().is_none_or(|first| clock.now().0 < first.since.0 + *ticks) {
+        if held.front().is_none_or(|first| clock.now() < first.due) {
             return Ok(found);
         }
         let left = to.send(|buffer| {
-            let first = held.front().filter(|first| clock.now().0 >= first.since.0 + *ticks)?;
+            let first = held.front().filter(|first| clock.now() >= first.due)?;
             let length = first.frame.len();
             buffer[..length].copy_from_slice(&first.frame);
-            imposed.record(clock.rate().ns(clock.now().0 - first.since.0));
+            let span = Span { from: first.since.0, to: clock.now().0 };
+            *passed += 1;
+            if *passed > *warmup {
+                let ns = clock.rate().ns(span.len());
+                imposed.record(ns);
+                if ns >= THRESHOLD_NS {
+                    slow.push(span);
+                }
+            }
             spare.extend(held.pop_front().map(|h| h.frame));
             Some(length)
         })?;
         Ok(found.max(left))
-    }
-
-    /// Frames that left, and percentiles of the delay that they were given.
-    fn done(&self, way: &str) -> Vec<(String, u64)> {
-        let imposed = Histogram::from_counts(&self.imposed.counts());
-        let mut done = vec![(format!("held {way}"), imposed.samples())];
-        for estimate in stats::estimates(&imposed) {
-            if let Some(value) = estimate.value {
-                done.push((format!("imposed {way}, {} (ns)", estimate.quantile), value.ns as u64));
-            }
-        }
-        done
     }
 }
 
@@ -119,9 +129,10 @@ impl<T: Transmit + 'static, R: Receive + 'static> Work for Lines<T, R> {
         Ok(self.there.turn()? + self.back.turn()?)
     }
 
-    fn finish(self) -> io::Result<Vec<(String, u64)>> {
-        let back = self.back.done("back").into_iter().filter(|(_, number)| *number > 0);
-        Ok(self.there.done("there").into_iter().chain(back).collect())
+    fn finish(self) -> io::Result<Done> {
+        let counts = vec![("held there".to_owned(), self.there.passed), ("held back".to_owned(), self.back.passed)];
+        let latency = Histogram::from_counts(&self.there.imposed.counts());
+        Ok(Done { counts, imposed: Some(Imposed { latency, slow: self.there.slow }) })
     }
 }
 
@@ -135,7 +146,7 @@ mod tests {
         let clock = Clock::calibrate().unwrap();
         let ((mut outside_a, left), (right, mut outside_b)) = (mem::pair(60), mem::pair(60));
         let delay_ns = 200_000;
-        let spool = Spool::start(clock, None, left, right, delay_ns);
+        let spool = Spool::start(clock, None, (left, right), delay_ns, 5);
         let begun = clock.now();
         let mut next = 0_u8;
         outside_a
@@ -160,9 +171,10 @@ mod tests {
                 .unwrap();
         }
         assert_eq!(spool.known_delay_ns(), Some(delay_ns));
-        let done = Box::new(spool).stop().unwrap().done;
-        assert!(done.contains(&("held there".into(), 20)), "{done:?}");
-        let median = done.iter().find(|(name, _)| name.contains("p50")).unwrap().1;
-        assert!(median >= delay_ns * 999 / 1000, "{done:?}");
+        let report = Box::new(spool).stop().unwrap();
+        assert!(report.done.contains(&("held there".into(), 20)), "{:?}", report.done);
+        let imposed = report.imposed.unwrap().latency;
+        assert_eq!(imposed.samples(), 15, "without the warm-up");
+        assert!(imposed.min() >= delay_ns * 999 / 1000, "{}", imposed.min());
     }
 }

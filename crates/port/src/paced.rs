@@ -81,6 +81,8 @@ pub(crate) struct Departures<'a, T> {
     plan: &'a Plan,
     live: &'a Live,
     schedule: Peekable<Schedule>,
+    /// When the next frame of the schedule is due, once that was worked out.
+    next_due: Option<Tsc>,
     start: Tsc,
     blocking: bool,
     index: u64,
@@ -109,6 +111,7 @@ impl<'a, T: Transmit> Departures<'a, T> {
             plan,
             live,
             schedule: Schedule::constant(plan.traffic.rate, frames).peekable(),
+            next_due: None,
             start: Tsc(0),
             blocking,
             index: 0,
@@ -135,7 +138,8 @@ impl<'a, T: Transmit> Departures<'a, T> {
             return Some(now);
         }
         if self.plan.traffic.mode != Mode::PingPong {
-            return Some(Tsc(self.start.0 + self.clock.rate().ticks(offset)));
+            let due = || Tsc(self.start.0 + self.clock.rate().ticks(offset));
+            return Some(*self.next_due.get_or_insert_with(due));
         }
         let back = self.live.arrived.load(Relaxed) >= self.index;
         if self.index >= self.live.arrived.load(Relaxed) + GIVEN_UP_FRAMES {
@@ -213,6 +217,7 @@ impl<T: Transmit> Half for Departures<'_, T> {
         }
         self.check_rate(due, now)?;
         let before = self.index;
+        self.next_due = None;
         let sent = self.send_due(due)?;
         let boundary = self.plan.traffic.warmup_frames;
         Ok(Turn { sent, begins: before <= boundary && self.index > boundary, ..Turn::default() })
@@ -311,8 +316,10 @@ impl<R: Receive> Half for Arrivals<'_, R> {
         });
         let handled = handled.map_err(ClientError::receiving)?;
         let received = seen.tracker.received();
-        live.received.store(received, Relaxed);
-        live.arrived.store(seen.tracker.next(), Relaxed);
+        if handled > 0 {
+            live.received.store(received, Relaxed);
+            live.arrived.store(seen.tracker.next(), Relaxed);
+        }
         let begins = before == 0 && received > 0;
         Ok(Turn { received: handled, sent: 0, done: handled == 0 && self.over(now), begins })
     }

@@ -11,8 +11,9 @@ use usect_core::measurement::Measurement;
 use usect_core::port_name::Engine;
 use usect_core::scenario::DutSpec;
 use usect_core::stall::{self, Span, SpanLog, Watched};
+use usect_core::tracker::Counts;
 use usect_core::trial::{Trial, TrialResult};
-use usect_dut::{Bridge, Dut, Forwarder, Redirect, Report, Spool, Wire};
+use usect_dut::{Bridge, Dut, Forwarder, Imposed, Redirect, Report, Spool, Wire};
 use usect_lab::{Link, within};
 use usect_port::client::{Control, Outcome};
 use usect_port::mem::{self, MemPort};
@@ -27,7 +28,8 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     let started = jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
     let ends = rig.path.ends(&trial.client)?;
     let Started { dut, inside } = start_dut(rig, trial)?;
-    let known_delay_ns = dut.as_ref().filter(|_| !trial.traffic.mode.returns()).and_then(|d| d.known_delay_ns());
+    let one_way = !trial.traffic.mode.returns();
+    let known_delay_ns = dut.as_ref().filter(|_| one_way).and_then(|d| d.known_delay_ns());
     let tap = attach_tap(rig, trial, &ends)?;
     let opened = client::open(rig, trial, &ends, inside)?;
     let Measured { outcome, series, reflected, bridge } = measure(rig, trial, &ends, opened, tap.as_ref(), progress)?;
@@ -39,8 +41,8 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     attribute(&mut client, &outcome.slow, &watched);
     client.balance()?;
     client.series = series.0;
-    let truth = tap.map(|tap| {
-        let (mut truth, slow) = tap.finish();
+    let seen = tap.map(Tap::finish).or_else(|| Some(imposed(report.imposed?, &bridge, rig)).filter(|_| one_way));
+    let truth = seen.map(|(mut truth, slow)| {
         attribute(&mut truth, &slow, &watched);
         truth.balance()?;
         truth.series = series.1;
@@ -57,6 +59,19 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     })
 }
 
+/// What a DUT says that it imposed, as a truth.
+fn imposed(imposed: Imposed, bridge: &usect_core::instant::Bridge, rig: &Rig) -> (Measurement, SpanLog) {
+    let frames = imposed.latency.samples();
+    let counts = Counts { sent: frames, received: frames, stamped: frames, arrivals: frames, ..Counts::default() };
+    let notes = vec!["the spool's own record of how long it held each frame".to_owned()];
+    let flight = |span: Span| {
+        let from = bridge.mono(usect_core::instant::Tsc(span.from)).0;
+        Span { from, to: from + rig.clock.rate().ns(span.len()) }
+    };
+    let slow = imposed.slow.map_spans(flight);
+    (Measurement { counts, latency: imposed.latency, notes, ..Measurement::default() }, slow)
+}
+
 /// A running DUT, and the ports of one inside the process.
 #[derive(Default)]
 struct Started {
@@ -68,7 +83,7 @@ fn start_dut(rig: &Rig, trial: &Trial) -> Result<Started, RigError> {
     if rig.path.dut.is_mem() {
         let largest = trial.traffic.frame_size.without_fcs();
         let ((near, left), (right, far)) = (mem::pair(largest), mem::pair(largest));
-        return Ok(Started { dut: Some(between(rig, left, right)), inside: Some((near, far)) });
+        return Ok(Started { dut: Some(between(rig, trial, left, right)), inside: Some((near, far)) });
     }
     let alone = |dut| Started { dut, inside: None };
     if trial.client.engine == Engine::Mem && rig.path.dut == (DutSpec::Wire {}) {
@@ -78,20 +93,20 @@ fn start_dut(rig: &Rig, trial: &Trial) -> Result<Started, RigError> {
     let Some((left, right)) = lab.dut() else { return Ok(alone(Some(Box::new(Wire)))) };
     Ok(alone(Some(match &rig.path.dut {
         DutSpec::Bridge {} => Box::new(Bridge::start(left, right)?),
-        DutSpec::Forwarder { engine, .. } | DutSpec::Spool { engine, .. } => over(rig, *engine, left, right)?,
+        DutSpec::Forwarder { engine, .. } | DutSpec::Spool { engine, .. } => over(rig, trial, *engine, left, right)?,
         _ => Box::new(Redirect::start(left, right)?),
     })))
 }
 
 /// A DUT of ours between two interfaces of the lab.
-fn over(rig: &Rig, engine: Engine, left: &Link, right: &Link) -> Result<Box<dyn Dut>, RigError> {
+fn over(rig: &Rig, trial: &Trial, engine: Engine, left: &Link, right: &Link) -> Result<Box<dyn Dut>, RigError> {
     let xdp = |link: &Link| open_xdp(&end_at(link), Take::All);
     let packet = |link: &Link| open_packet(&end_at(link), Take::All, LARGEST_XDP);
     let dpdk = |link: &Link, number| open_dpdk(&end_at(link), &lab_device(LAB_DRIVER, number, link), LARGEST_XDP);
     match engine {
-        Engine::Xdp => Ok(between(rig, xdp(left)?, xdp(right)?)),
-        Engine::Packet => Ok(between(rig, packet(left)?, packet(right)?)),
-        Engine::Dpdk => Ok(between(rig, dpdk(left, 2)?, dpdk(right, 3)?)),
+        Engine::Xdp => Ok(between(rig, trial, xdp(left)?, xdp(right)?)),
+        Engine::Packet => Ok(between(rig, trial, packet(left)?, packet(right)?)),
+        Engine::Dpdk => Ok(between(rig, trial, dpdk(left, 2)?, dpdk(right, 3)?)),
         other => Err(RigError::Asked(format!(
             "a forwarder or spool can't run over the {other} engine; use engine = \"xdp\", \"packet\", \"dpdk\" or \"mem\""
         ))),
@@ -99,14 +114,14 @@ fn over(rig: &Rig, engine: Engine, left: &Link, right: &Link) -> Result<Box<dyn 
 }
 
 /// A DUT of ours between any two ports.
-fn between<T, R>(rig: &Rig, left: Port<T, R>, right: Port<T, R>) -> Box<dyn Dut>
+fn between<T, R>(rig: &Rig, trial: &Trial, left: Port<T, R>, right: Port<T, R>) -> Box<dyn Dut>
 where
     T: Transmit + 'static,
     R: Receive + 'static,
 {
-    let (clock, core) = (rig.clock, rig.placement.dut);
+    let (clock, core, warmup) = (rig.clock, rig.placement.dut, trial.traffic.warmup_frames);
     match rig.path.dut {
-        DutSpec::Spool { delay_ns, .. } => Box::new(Spool::start(clock, core, left, right, delay_ns)),
+        DutSpec::Spool { delay_ns, .. } => Box::new(Spool::start(clock, core, (left, right), delay_ns, warmup)),
         DutSpec::Forwarder { faults, .. } => Box::new(Forwarder::start(clock, core, left, right, faults)),
         _ => unreachable!("only these two are between ports"),
     }
