@@ -40,13 +40,14 @@ struct Case<'a> {
 fn generation(usect: &Path) -> Result<Vec<Figure>> {
     let t0 = format!("t0@{}", Lab::TX);
     let (packet, xdp) = (format!("packet:{t0}"), format!("xdp:{t0}"));
+    let (packet, xdp) = (["--tx", &packet], ["--tx", &xdp]);
     let null = ["--tx", "dpdk:net_null0", "--unstamped"];
     let case = |name, args, frames, netns, device| Case { name, args, frames, netns, device };
     let cases = [
         case("gen-null-mpps", &null[..2], 100_000_000, None, "net_null0"),
         case("gen-null-nostamp-mpps", &null, 100_000_000, None, "net_null0"),
-        case("gen-packet-mpps", &["--tx", &packet], 4_000_000, Some(Lab::TX), "net_af_packet0,iface=t0"),
-        case("gen-xdp-mpps", &["--tx", &xdp], 6_000_000, Some(Lab::TX), "net_af_xdp0,iface=t0"),
+        case("gen-packet-mpps", &packet, 4_000_000, Some(Lab::TX), "net_af_packet0,iface=t0"),
+        case("gen-xdp-mpps", &xdp, 6_000_000, Some(Lab::TX), "net_af_xdp0,iface=t0"),
     ];
     let mut figures = Vec::new();
     for Case { name, args, frames, netns, device } in cases {
