@@ -249,6 +249,9 @@ pub(crate) enum Lab {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Engines {
+    /// What each engine can do with this interface, and who stamps there, as its driver says; nothing is tried.
+    #[arg(long = "interface", value_name = "INTERFACE[@NAMESPACE]")]
+    pub(crate) interfaces: Vec<String>,
     /// As one JSON document.
     #[arg(long)]
     pub(crate) json: bool,

@@ -4,6 +4,7 @@
 mod client;
 pub mod engines;
 pub mod generate;
+pub mod interface;
 mod path;
 pub mod place;
 mod sampling;

@@ -6,6 +6,7 @@
 pub mod afxdp;
 mod bucket_twin;
 pub mod error;
+pub mod features;
 pub mod kernel;
 mod mapped;
 mod ring;

@@ -89,7 +89,7 @@ fn engines_are_tried_and_nothing_of_it_stays() {
     let Some(world) = World::new() else { return };
     let lines: Vec<Value> = serde_json::from_str(&world.succeeds(&["engines", "--json"]).stdout).unwrap();
     let names: Vec<&str> = lines.iter().map(|l| l["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["clock", "udp", "packet", "xdp", "dpdk", "kernel", "truth"]);
+    assert_eq!(names, ["clock", "udp", "packet", "xdp", "dpdk", "mem", "kernel", "truth"]);
     for line in &lines {
         assert!(line["usable"] == true, "the other tests use it: {line}");
     }

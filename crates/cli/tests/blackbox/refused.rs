@@ -25,7 +25,7 @@ fn ports_that_are_none() {
     world.succeeds(&["lab", "up", "p"]);
     let good = ("xdp:t0@p-tx", "xdp:r0@p-rx");
     for (tx, rx, parts) in [
-        ("warp:t0@p-tx", good.1, &["no engine `warp`", "udp, packet, xdp, dpdk, kernel"][..]),
+        ("warp:t0@p-tx", good.1, &["no engine `warp`", "udp, packet, xdp, dpdk, mem, kernel"][..]),
         ("t0", good.1, &["ENGINE:INTERFACE"]),
         (good.0, good.0, &["the same port", "two ends"]),
         ("dpdk:", "dpdk:net_ring0", &["can't be a device"]),
