@@ -1,6 +1,7 @@
 //! The page's tables, one function each.
 
-use crate::view::{Entry, Grid, Line, Series, labelled, letter, thread};
+use crate::grid::{Entry, Grid, Line};
+use crate::series::{Series, labelled, letter, thread};
 use crate::{StoredRun, format};
 use serde::Serialize;
 use usect_core::measurement::Summary;

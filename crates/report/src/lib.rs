@@ -8,11 +8,13 @@
 
 mod curve;
 mod format;
+mod grid;
 mod grids;
 mod histograms;
 mod hlog;
 mod page;
 mod plots;
+mod series;
 pub mod store;
 mod table;
 mod verdict;

@@ -2,7 +2,8 @@
 
 use crate::StoredRun;
 use crate::plots::Plots;
-use crate::view::{Series, View, labelled, letter};
+use crate::series::{Series, labelled, letter};
+use crate::view::View;
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, context};
 

@@ -1,7 +1,7 @@
 //! What the page's script draws, as data. Field names are the script's.
 
 use crate::curve::Curve;
-use crate::view::Series;
+use crate::series::Series;
 use serde::Serialize;
 use usect_core::histogram::Histogram;
 use usect_core::run::Spread;

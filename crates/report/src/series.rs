@@ -1,0 +1,83 @@
+//! A client of a run as it is drawn and named everywhere on the page.
+
+use crate::StoredRun;
+use usect_core::run::{ClientRecord, TrialRecord};
+use usect_core::stall::CoreStalls;
+
+/// Line styles, one per client (or per run, when several are laid over each other), so that no plot
+/// rests on colour alone. Dots are the truth's.
+const DASHES: [&str; 6] = ["solid", "9px,3px", "9px,3px,2px,3px", "16px,4px", "5px,2px", "14px,3px,4px,3px"];
+/// Colours of the palette in the style sheet.
+const COLORS: usize = 6;
+
+/// One client of one run: what is drawn in one style.
+pub(crate) struct Series<'a> {
+    /// The run.
+    pub(crate) run: &'a StoredRun,
+    /// The run's letter, where there are several.
+    pub(crate) letter: Option<char>,
+    /// The client.
+    pub(crate) client: &'a ClientRecord,
+    /// Number in the palette.
+    pub(crate) color: usize,
+    dash: usize,
+}
+
+impl<'a> Series<'a> {
+    /// Every client of every run; a name has the same colour in all of them.
+    pub(crate) fn all(runs: &'a [StoredRun]) -> Vec<Series<'a>> {
+        let mut names: Vec<&str> = Vec::new();
+        let mut all = Vec::new();
+        for (index, run) in runs.iter().enumerate() {
+            for client in &run.run.clients {
+                let known = names.iter().position(|&n| n == client.client);
+                let color = known.unwrap_or(names.len());
+                if known.is_none() {
+                    names.push(&client.client);
+                }
+                let dash = if runs.len() > 1 { index } else { color };
+                all.push(Series { run, letter: letter(runs.len(), index), client, color: color % COLORS, dash });
+            }
+        }
+        all
+    }
+
+    /// Its name in plots and tables.
+    pub(crate) fn label(&self) -> String {
+        labelled(self.letter, &self.client.client)
+    }
+
+    /// Its dash pattern, as both SVG and the chart library understand it.
+    pub(crate) fn dash(&self) -> &'static str {
+        DASHES[self.dash % DASHES.len()]
+    }
+
+    /// Its trials.
+    pub(crate) fn trials(&self) -> impl Iterator<Item = &'a TrialRecord> + use<'a> {
+        let name = &self.client.client;
+        self.run.run.trials.iter().filter(move |t| t.trial.client.name == *name)
+    }
+
+    /// Its stalls per run and thread.
+    pub(crate) fn stalls(&self) -> impl Iterator<Item = (u32, &'a CoreStalls)> + use<'a> {
+        self.trials().flat_map(|t| t.measured.stalls.iter().map(move |s| (t.trial.run, s)))
+    }
+}
+
+/// A run's letter, where there are several.
+pub(crate) fn letter(runs: usize, index: usize) -> Option<char> {
+    (runs > 1).then(|| char::from_u32('A' as u32 + index as u32).filter(char::is_ascii_uppercase).unwrap_or('Z'))
+}
+
+/// A name with its run's letter before it.
+pub(crate) fn labelled(letter: Option<char>, name: &str) -> String {
+    letter.map_or(name.to_owned(), |l| format!("{l} {name}"))
+}
+
+/// `sender on core 1`.
+pub(crate) fn thread(stalls: &CoreStalls) -> String {
+    match stalls.core {
+        Some(core) => format!("{} on core {core}", stalls.thread),
+        None => format!("{}, not pinned", stalls.thread),
+    }
+}
