@@ -90,12 +90,15 @@ pub(crate) fn run<T>(usect: &Path, args: &[&str], take: impl FnOnce(&Path, &Run)
     std::fs::create_dir_all(&folder)?;
     let mut command = Command::new(usect);
     command.args(args).args(["--json", "--runs", "1", "--quick", "--out"]).arg(&folder);
-    let output = command.stderr(Stdio::piped()).output().context("usect could not be run")?;
-    if !output.status.success() {
-        bail!("usect {} failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-    }
-    let run: Run = serde_json::from_slice(&output.stdout).context("usect printed no run")?;
-    let taken = take(&folder.join("runs").join(&run.header.id), &run);
+    let mut taken = || {
+        let output = command.stderr(Stdio::piped()).output().context("usect could not be run")?;
+        if !output.status.success() {
+            bail!("usect {} failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        let run: Run = serde_json::from_slice(&output.stdout).context("usect printed no run")?;
+        Ok((folder.join("runs").join(&run.header.id), run))
+    };
+    let taken = taken().and_then(|(folder, run)| take(&folder, &run));
     std::fs::remove_dir_all(&folder)?;
     taken
 }

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
+/// Longest time for which a spool holds a frame: RFC 2544 waits for residual frames for two seconds.
+const LONGEST_DELAY_NS: u64 = 1_000_000_000;
+
 /// A whole scenario file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -274,6 +277,12 @@ impl Scenario {
         }
         if self.clients.is_empty() {
             return Err(("client", "there is no [[client]]: name at least one".into()));
+        }
+        if matches!(self.dut, DutSpec::Spool { delay_ns, .. } if delay_ns > LONGEST_DELAY_NS) {
+            return Err((
+                "delay_ns",
+                "delay_ns is at most 1000000000, one second: frames are waited for no longer".into(),
+            ));
         }
         let mut names = BTreeSet::new();
         for client in &self.clients {

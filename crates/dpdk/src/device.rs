@@ -134,6 +134,10 @@ impl DpdkTx {
             taken +=
                 usize::from(unsafe { ffi::usect_dpdk_send(self.device.0.id, 0, rest.as_mut_ptr(), rest.len() as u16) });
             if taken < filled && begun.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                let rest = &mut self.frames[taken..];
+                // SAFETY: these are still ours, those before are the device's.
+                unsafe { ffi::usect_dpdk_free(rest.as_mut_ptr(), rest.len() as u16) };
+                self.ready = false;
                 return Err(io::Error::other(format!("the device takes no more frames{}", self.counters())));
             }
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * DPDK in twelve functions over plain structures. `ffi.rs` mirrors this file. Functions return 0 or more,
+ * DPDK in ten functions over plain structures. `ffi.rs` mirrors this file. Functions return 0 or more,
  * or a negative errno.
  */
 #pragma once

@@ -10,6 +10,8 @@ use usect_core::scenario::Mode;
 use usect_core::tracker::Departure;
 use usect_core::trial::Traffic;
 
+/// Longest wait for a port that takes nothing.
+const PATIENCE_NS: u64 = 2_000_000_000;
 /// Where the UDP source port stands in a frame: its low byte steps from frame to frame.
 const STEPPED: usize = 35;
 
@@ -44,6 +46,7 @@ impl Flood {
         let (length, stepping) = (template.len() - begin, payload_at > STEPPED);
         let mut index = 0;
         let began = clock.now();
+        let mut progress = began;
         while index < frames && !stop.load(Relaxed) {
             let sent = tx.send(|frame| {
                 if index == frames {
@@ -58,7 +61,11 @@ impl Flood {
                 index += 1;
                 Some(length)
             });
-            sent.map_err(ClientError::sending)?;
+            if sent.map_err(ClientError::sending)? > 0 {
+                progress = clock.now();
+            } else if clock.rate().ns(clock.now().0 - progress.0) > PATIENCE_NS {
+                return Err(ClientError::sending(std::io::Error::other("the port takes no more frames")));
+            }
         }
         Ok((index, clock.rate().ns(clock.now().0 - began.0)))
     }

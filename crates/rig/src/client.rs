@@ -117,14 +117,15 @@ fn dpdk(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Opened, RigError> {
     };
     let (near, far) = (device(&ends.tx, &trial.client.tx, 0), device(&ends.rx, &trial.client.rx, 1));
     let port = open_dpdk(&ends.tx, &near, largest)?;
+    let mut ends = ends.clone();
+    (ends.tx.endpoint.mac, ends.rx.endpoint.mac) = (port.tx.mac(), port.tx.mac());
     if near == far {
         // A device that loops, such as net_ring or a cabled port: what it sends comes in there.
         let client = client_over(rig, trial, (ends.flow(), ends.flow()), port.tx, port.rx);
         return Ok(Opened { client, reflector: None, sinks: Vec::new() });
     }
     let other = open_dpdk(&ends.rx, &far, largest)?;
-    let mut ends = ends.clone();
-    (ends.tx.endpoint.mac, ends.rx.endpoint.mac) = (port.tx.mac(), other.tx.mac());
+    ends.rx.endpoint.mac = other.tx.mac();
     let kernel_sees =
         [(&ends.tx, &near), (&ends.rx, &far)].into_iter().filter(|(_, device)| !usect_dpdk::is_pci(device));
     let sinks = kernel_sees.map(|(end, _)| sink(trial, end)).collect::<Result<_, _>>()?;

@@ -58,7 +58,10 @@ pub fn generate(
         Engine::Xdp => sender.send(&end(port)?, |end| open_xdp(end, Take::Nothing)),
         Engine::Dpdk => {
             let Place::Device(device) = &port.place else { unreachable!("dpdk ports are devices") };
-            sender.send(&end(port)?, |end| open_dpdk(end, device, frame_size.without_fcs()))
+            let mut end = end(port)?;
+            let opened = open_dpdk(&end, device, frame_size.without_fcs())?;
+            end.endpoint.mac = opened.tx.mac();
+            sender.send(&end, |_| Ok(opened))
         }
         engine @ (Engine::Udp | Engine::Mem | Engine::Kernel) => {
             Err(RigError::Asked(format!("the {engine} engine doesn't send without a receiver: name one with --rx")))

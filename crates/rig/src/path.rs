@@ -129,7 +129,7 @@ impl Path {
         let by_xdp = self.lab.is_some() || matches!(client.engine, Engine::Xdp | Engine::Kernel);
         if by_xdp && self.frame_size.with_fcs() > LARGEST_XDP {
             return asked(format!(
-                "XDP carries frames up to {LARGEST_XDP} bytes, in a page each; larger ones pass between udp or packet ports of your own only"
+                "XDP carries frames up to {LARGEST_XDP} bytes, in a page each; larger ones pass between udp, packet or dpdk ports of your own only"
             ));
         }
         if client.engine == Engine::Kernel && self.frame_size.with_fcs() > usect_xdp::kernel::LARGEST {

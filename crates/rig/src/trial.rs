@@ -101,8 +101,10 @@ fn start_dut(rig: &Rig, trial: &Trial) -> Result<Started, RigError> {
 /// A DUT of ours between two interfaces of the lab.
 fn over(rig: &Rig, trial: &Trial, engine: Engine, left: &Link, right: &Link) -> Result<Box<dyn Dut>, RigError> {
     let xdp = |link: &Link| open_xdp(&end_at(link), Take::All);
+    // Drivers of DPDK refuse to be set up for frames that they can't carry, whether or not any come.
+    let largest = trial.traffic.frame_size.without_fcs().max(1514);
     let packet = |link: &Link| open_packet(&end_at(link), Take::All, LARGEST_XDP);
-    let dpdk = |link: &Link, number| open_dpdk(&end_at(link), &lab_device(LAB_DRIVER, number, link), LARGEST_XDP);
+    let dpdk = |link: &Link, number| open_dpdk(&end_at(link), &lab_device(LAB_DRIVER, number, link), largest);
     match engine {
         Engine::Xdp => Ok(between(rig, trial, xdp(left)?, xdp(right)?)),
         Engine::Packet => Ok(between(rig, trial, packet(left)?, packet(right)?)),

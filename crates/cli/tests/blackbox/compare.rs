@@ -95,6 +95,23 @@ fn through_a_forwarder_in_user_space() {
 }
 
 #[test]
+fn through_a_forwarder_of_other_engines() {
+    let Some(world) = World::new() else { return };
+    for engine in ["packet", "dpdk"] {
+        let dut = format!("{{ kind = \"forwarder\", engine = \"{engine}\", faults = {{ drop_every = 500 }} }}");
+        let traffic = "{ frame_size = 64, rate = \"5 kpps\" }";
+        let (run, _) = world.compare(&world.scenario(&dut, traffic, &["dpdk", "kernel"]), &["--duration", "0.4"]);
+        for trial in &run.trials {
+            let (name, counts) = (&trial.trial.client.name, &trial.measured.counts);
+            assert_adds_up(counts, name);
+            assert!(trial.dut.contains(&("dropped".into(), 4)), "{engine}: {:?}", trial.dut);
+            assert_eq!((counts.sent, counts.lost), (2_000, 4), "{name} through {engine}");
+        }
+    }
+    world.assert_clean();
+}
+
+#[test]
 fn over_a_bare_wire() {
     compares("{ kind = \"wire\" }");
 }

@@ -35,7 +35,9 @@ unsafe impl Send for Shared {}
 impl Shared {
     #[inline]
     fn slot(&self, number: usize) -> *mut u8 {
-        self.memory[number % SLOTS * (self.slot / LINE)].0.get().cast()
+        let first = number % SLOTS * (self.slot / LINE);
+        // SAFETY: the slot, all of it, lies inside the memory.
+        unsafe { self.memory.as_ptr().add(first) }.cast::<u8>().cast_mut()
     }
 }
 
@@ -95,6 +97,7 @@ impl Putter {
 
     /// Writes the same bytes into every slot of a ring that nothing is in.
     pub(super) fn prepare(&mut self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.largest(), "the ring was made for smaller frames");
         self.taken = self.shared.taken.0.load(Acquire);
         for number in self.next..self.taken + SLOTS {
             // SAFETY: the slot is the putter's, and has the room.
