@@ -45,6 +45,7 @@ pub fn open(device: &str, largest: usize) -> Result<Port<DpdkTx, DpdkRx>, DpdkEr
         driver: [0; 32],
         tx_pool: std::ptr::null_mut(),
         rx_pool: std::ptr::null_mut(),
+        netns: -1,
     };
     log();
     // SAFETY: the name is terminated, and `opened` is valid for writes.

@@ -26,6 +26,7 @@ pub(crate) struct Device {
     pub(crate) driver: [c_char; 32],
     pub(crate) tx_pool: *mut c_void,
     pub(crate) rx_pool: *mut c_void,
+    pub(crate) netns: c_int,
 }
 
 /// `struct usect_counters`.

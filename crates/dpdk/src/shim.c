@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,6 +192,11 @@ static int start(uint16_t id, uint16_t queues, uint32_t largest, struct usect_de
 	return 0;
 }
 
+static int own_netns(void)
+{
+	return open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+}
+
 int usect_dpdk_open(const char *devargs, uint16_t queues, uint32_t largest, struct usect_device *out)
 {
 	char name[RTE_DEV_NAME_MAX_LEN];
@@ -208,6 +214,7 @@ int usect_dpdk_open(const char *devargs, uint16_t queues, uint32_t largest, stru
 			return -ENODEV;
 	}
 	memset(out, 0, sizeof(*out));
+	out->netns = own_netns();
 	out->id = id;
 	out->queues = queues;
 	out->tx_pool = pool("tx", id, largest);
@@ -225,14 +232,24 @@ int usect_dpdk_open(const char *devargs, uint16_t queues, uint32_t largest, stru
 void usect_dpdk_close(struct usect_device *device)
 {
 	struct rte_eth_dev_info info;
+	int here = own_netns();
 
 	enrol();
+	/* net_af_xdp takes its program off an interface by number: elsewhere that is another interface. */
+	if (device->netns >= 0)
+		setns(device->netns, CLONE_NEWNET);
 	if (rte_eth_dev_info_get(device->id, &info) == 0) {
 		rte_eth_dev_stop(device->id);
 		rte_eth_dev_close(device->id);
 		/* So that its name can be used again. */
 		rte_dev_remove(info.device);
 	}
+	if (here >= 0) {
+		setns(here, CLONE_NEWNET);
+		close(here);
+	}
+	if (device->netns >= 0)
+		close(device->netns);
 	rte_mempool_free(device->tx_pool);
 	rte_mempool_free(device->rx_pool);
 }

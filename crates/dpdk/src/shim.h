@@ -19,6 +19,7 @@ struct usect_device {
 	uint8_t mac[6];
 	char driver[32];
 	void *tx_pool, *rx_pool;
+	int netns; /* in which it was opened, and has to be closed */
 };
 
 /* Once per process. What DPDK logs is kept from here on. */
