@@ -40,7 +40,6 @@ pub fn open(device: &str, largest: usize) -> Result<Port<DpdkTx, DpdkRx>, DpdkEr
     let name = CString::new(device).map_err(|_| DpdkError::device(device, "its name has a zero byte"))?;
     let mut opened = Device {
         id: 0,
-        queues: 0,
         mac: [0; 6],
         driver: [0; 32],
         tx_pool: std::ptr::null_mut(),
@@ -49,7 +48,7 @@ pub fn open(device: &str, largest: usize) -> Result<Port<DpdkTx, DpdkRx>, DpdkEr
     };
     log();
     // SAFETY: the name is terminated, and `opened` is valid for writes.
-    let failed = unsafe { ffi::usect_dpdk_open(name.as_ptr(), 1, largest as u32, &raw mut opened) };
+    let failed = unsafe { ffi::usect_dpdk_open(name.as_ptr(), largest as u32, &raw mut opened) };
     if failed != 0 {
         let error = io::Error::from_raw_os_error(-failed).to_string();
         return Err(DpdkError::device(device, complaint(&log()).unwrap_or(error)));
@@ -133,7 +132,7 @@ impl DpdkTx {
             let rest = &mut self.frames[taken..filled];
             // SAFETY: the frames are ours until the device takes them, and filled to their length.
             taken +=
-                usize::from(unsafe { ffi::usect_dpdk_send(self.device.0.id, 0, rest.as_mut_ptr(), rest.len() as u16) });
+                usize::from(unsafe { ffi::usect_dpdk_send(self.device.0.id, rest.as_mut_ptr(), rest.len() as u16) });
             if taken < filled && begun.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
                 let rest = &mut self.frames[taken..];
                 // SAFETY: these are still ours, those before are the device's.
@@ -215,7 +214,7 @@ impl Receive for DpdkRx {
     fn recv(&mut self, mut each: impl FnMut(&[u8], Tsc)) -> io::Result<usize> {
         let mut frames = [Frame::NONE; BATCH];
         // SAFETY: room for BATCH frames.
-        let received = unsafe { ffi::usect_dpdk_receive(self.device.0.id, 0, frames.as_mut_ptr(), BATCH as u16) };
+        let received = unsafe { ffi::usect_dpdk_receive(self.device.0.id, frames.as_mut_ptr(), BATCH as u16) };
         if received == 0 {
             return Ok(0);
         }

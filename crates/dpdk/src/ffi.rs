@@ -21,7 +21,6 @@ impl Frame {
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) id: u16,
-    pub(crate) queues: u16,
     pub(crate) mac: [u8; 6],
     pub(crate) driver: [c_char; 32],
     pub(crate) tx_pool: *mut c_void,
@@ -34,19 +33,18 @@ pub(crate) struct Device {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) missed: u64,
-    pub(crate) no_buffers: u64,
     pub(crate) errors: u64,
 }
 
 unsafe extern "C" {
     pub(crate) fn usect_dpdk_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
     pub(crate) fn usect_dpdk_log(text: *mut c_char, size: u32);
-    pub(crate) fn usect_dpdk_open(devargs: *const c_char, queues: u16, largest: u32, out: *mut Device) -> c_int;
+    pub(crate) fn usect_dpdk_open(devargs: *const c_char, largest: u32, out: *mut Device) -> c_int;
     pub(crate) fn usect_dpdk_close(device: *mut Device);
     pub(crate) fn usect_dpdk_fill(pool: *mut c_void, bytes: *const u8, length: u32);
     pub(crate) fn usect_dpdk_alloc(pool: *mut c_void, frames: *mut Frame, count: u16) -> c_int;
     pub(crate) fn usect_dpdk_free(frames: *mut Frame, count: u16);
-    pub(crate) fn usect_dpdk_send(id: u16, queue: u16, frames: *mut Frame, count: u16) -> u16;
-    pub(crate) fn usect_dpdk_receive(id: u16, queue: u16, frames: *mut Frame, count: u16) -> u16;
+    pub(crate) fn usect_dpdk_send(id: u16, frames: *mut Frame, count: u16) -> u16;
+    pub(crate) fn usect_dpdk_receive(id: u16, frames: *mut Frame, count: u16) -> u16;
     pub(crate) fn usect_dpdk_counters(id: u16, out: *mut Counters) -> c_int;
 }

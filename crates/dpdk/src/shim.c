@@ -21,7 +21,7 @@
 #include <rte_log.h>
 #include <rte_mbuf.h>
 
-/* Descriptors of a queue, and buffers of a pool: enough for two queues each way and the caches. */
+/* Descriptors of a queue, and buffers of a pool: enough for a queue and the caches. */
 #define DESCRIPTORS 1024
 #define BUFFERS 8191
 #define CACHE 256
@@ -157,7 +157,7 @@ static struct rte_mempool *pool(const char *role, uint16_t id, uint32_t largest)
 				       SOCKET_ID_ANY);
 }
 
-static int start(uint16_t id, uint16_t queues, uint32_t largest, struct usect_device *out)
+static int start(uint16_t id, uint32_t largest, struct usect_device *out)
 {
 	struct rte_eth_conf conf = { 0 };
 	struct rte_eth_dev_info info;
@@ -166,22 +166,15 @@ static int start(uint16_t id, uint16_t queues, uint32_t largest, struct usect_de
 
 	if (failed)
 		return failed;
-	if (queues > info.max_rx_queues || queues > info.max_tx_queues)
-		return -ENOSPC;
-	if (queues > 1) {
-		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-		conf.rx_adv_conf.rss_conf.rss_hf = (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP) & info.flow_type_rss_offloads;
-	}
 	if (largest > RTE_ETHER_MAX_LEN - RTE_ETHER_CRC_LEN)
 		conf.rxmode.mtu = largest - RTE_ETHER_HDR_LEN;
-	failed = rte_eth_dev_configure(id, queues, queues, &conf);
+	failed = rte_eth_dev_configure(id, 1, 1, &conf);
 	if (!failed)
 		failed = rte_eth_dev_adjust_nb_rx_tx_desc(id, &descriptors, &tx_descriptors);
-	for (uint16_t queue = 0; queue < queues && !failed; queue++) {
-		failed = rte_eth_rx_queue_setup(id, queue, descriptors, SOCKET_ID_ANY, NULL, out->rx_pool);
-		if (!failed)
-			failed = rte_eth_tx_queue_setup(id, queue, tx_descriptors, SOCKET_ID_ANY, NULL);
-	}
+	if (!failed)
+		failed = rte_eth_rx_queue_setup(id, 0, descriptors, SOCKET_ID_ANY, NULL, out->rx_pool);
+	if (!failed)
+		failed = rte_eth_tx_queue_setup(id, 0, tx_descriptors, SOCKET_ID_ANY, NULL);
 	if (!failed)
 		failed = rte_eth_dev_start(id);
 	if (failed)
@@ -197,7 +190,7 @@ static int own_netns(void)
 	return open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
 }
 
-int usect_dpdk_open(const char *devargs, uint16_t queues, uint32_t largest, struct usect_device *out)
+int usect_dpdk_open(const char *devargs, uint32_t largest, struct usect_device *out)
 {
 	char name[RTE_DEV_NAME_MAX_LEN];
 	struct rte_ether_addr mac;
@@ -216,10 +209,9 @@ int usect_dpdk_open(const char *devargs, uint16_t queues, uint32_t largest, stru
 	memset(out, 0, sizeof(*out));
 	out->netns = own_netns();
 	out->id = id;
-	out->queues = queues;
 	out->tx_pool = pool("tx", id, largest);
 	out->rx_pool = pool("rx", id, largest);
-	failed = out->tx_pool && out->rx_pool ? start(id, queues, largest, out) : -(rte_errno ? rte_errno : ENOMEM);
+	failed = out->tx_pool && out->rx_pool ? start(id, largest, out) : -(rte_errno ? rte_errno : ENOMEM);
 	if (failed) {
 		usect_dpdk_close(out);
 		return failed;
@@ -308,7 +300,7 @@ void usect_dpdk_free(struct usect_frame *frames, uint16_t count)
 	rte_pktmbuf_free_bulk(mbufs, count);
 }
 
-uint16_t usect_dpdk_send(uint16_t id, uint16_t queue, struct usect_frame *frames, uint16_t count)
+uint16_t usect_dpdk_send(uint16_t id, struct usect_frame *frames, uint16_t count)
 {
 	struct rte_mbuf *mbufs[BATCH];
 
@@ -317,16 +309,16 @@ uint16_t usect_dpdk_send(uint16_t id, uint16_t queue, struct usect_frame *frames
 		mbufs[i]->data_len = frames[i].length;
 		mbufs[i]->pkt_len = frames[i].length;
 	}
-	return rte_eth_tx_burst(id, queue, mbufs, count);
+	return rte_eth_tx_burst(id, 0, mbufs, count);
 }
 
-uint16_t usect_dpdk_receive(uint16_t id, uint16_t queue, struct usect_frame *frames, uint16_t count)
+uint16_t usect_dpdk_receive(uint16_t id, struct usect_frame *frames, uint16_t count)
 {
 	struct rte_mbuf *mbufs[BATCH];
 	uint16_t received;
 
 	enrol();
-	received = rte_eth_rx_burst(id, queue, mbufs, count);
+	received = rte_eth_rx_burst(id, 0, mbufs, count);
 	for (uint16_t i = 0; i < received; i++) {
 		frames[i].mbuf = mbufs[i];
 		frames[i].data = rte_pktmbuf_mtod(mbufs[i], uint8_t *);
@@ -342,6 +334,6 @@ int usect_dpdk_counters(uint16_t id, struct usect_counters *out)
 	int failed = rte_eth_stats_get(id, &stats);
 
 	if (!failed)
-		*out = (struct usect_counters){ stats.imissed, stats.rx_nombuf, stats.ierrors + stats.oerrors };
+		*out = (struct usect_counters){ stats.imissed, stats.ierrors + stats.oerrors };
 	return failed;
 }

@@ -15,7 +15,6 @@ struct usect_frame {
 
 struct usect_device {
 	uint16_t id;
-	uint16_t queues;
 	uint8_t mac[6];
 	char driver[32];
 	void *tx_pool, *rx_pool;
@@ -27,8 +26,8 @@ int usect_dpdk_init(int argc, char **argv);
 /* Takes what DPDK has logged since the last call, terminated, as much as fits. */
 void usect_dpdk_log(char *text, uint32_t size);
 
-/* Probes a device (`net_ring0`, `0000:01:00.0,key=value`), unless it is there, and starts it. */
-int usect_dpdk_open(const char *devargs, uint16_t queues, uint32_t largest, struct usect_device *out);
+/* Probes a device (`net_ring0`, `0000:01:00.0,key=value`), unless it is there, and starts it with one queue each way. */
+int usect_dpdk_open(const char *devargs, uint32_t largest, struct usect_device *out);
 void usect_dpdk_close(struct usect_device *device);
 
 /* Writes the same bytes into every buffer of a pool. */
@@ -38,11 +37,11 @@ void usect_dpdk_fill(void *pool, const uint8_t *bytes, uint32_t length);
 int usect_dpdk_alloc(void *pool, struct usect_frame *frames, uint16_t count);
 void usect_dpdk_free(struct usect_frame *frames, uint16_t count);
 /* Returns how many were taken; the others stay the caller's. */
-uint16_t usect_dpdk_send(uint16_t id, uint16_t queue, struct usect_frame *frames, uint16_t count);
-uint16_t usect_dpdk_receive(uint16_t id, uint16_t queue, struct usect_frame *frames, uint16_t count);
+uint16_t usect_dpdk_send(uint16_t id, struct usect_frame *frames, uint16_t count);
+uint16_t usect_dpdk_receive(uint16_t id, struct usect_frame *frames, uint16_t count);
 
 /* Counters of the device. */
 struct usect_counters {
-	uint64_t missed, no_buffers, errors;
+	uint64_t missed, errors;
 };
 int usect_dpdk_counters(uint16_t id, struct usect_counters *out);
