@@ -64,6 +64,11 @@ pub struct Bridge {
 }
 
 impl Bridge {
+    /// Ticks per second of the counter.
+    pub fn rate(&self) -> TickRate {
+        self.rate
+    }
+
     /// From a first reading; `rate` serves beyond the outermost readings.
     pub fn new(rate: TickRate, first: Correlation) -> Bridge {
         Bridge { rate, readings: vec![first] }

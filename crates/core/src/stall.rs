@@ -6,6 +6,7 @@
 //! platform takes can't be told apart there.
 
 use crate::histogram::Histogram;
+use crate::instant::{Bridge, Tsc};
 use serde::{Deserialize, Serialize};
 
 /// A gap between two iterations of a poll loop counts above this, per frame handled in it.
@@ -29,6 +30,13 @@ impl Span {
     /// Length in the clock's unit.
     pub fn len(self) -> u64 {
         self.to.saturating_sub(self.from)
+    }
+
+    /// A flight on the counter, on `CLOCK_MONOTONIC`. Its length is what was recorded as latency, to the
+    /// nanosecond: touched samples are later taken away from the distribution bucket by bucket.
+    pub fn flight(self, bridge: &Bridge) -> Span {
+        let from = bridge.mono(Tsc(self.from)).0;
+        Span { from, to: from + bridge.rate().ns(self.len()) }
     }
 
     /// Whether it has no length.

@@ -20,7 +20,7 @@ pub struct Spool {
 
 impl Spool {
     /// Starts holding frames between two ports for `delay_ns` each.
-    /// The first `warmup` frames each way are not in what it says that it imposed.
+    /// The first `warmup` frames from left to right are not in what it says that it imposed.
     pub fn start<T, R>(
         clock: Clock,
         core: Option<usize>,
@@ -39,12 +39,12 @@ impl Spool {
             ticks: clock.rate().ticks(delay_ns),
             held: VecDeque::new(),
             spare: Vec::new(),
-            warmup,
             passed: 0,
-            imposed: Recorder::default(),
-            slow: SpanLog::for_samples(u64::MAX),
+            record: None,
         };
-        let lines = Lines { there: line(left.rx, right.tx), back: line(right.rx, left.tx) };
+        let record = Record { warmup, latency: Recorder::default(), slow: SpanLog::for_samples(u64::MAX) };
+        let there = Line { record: Some(record), ..line(left.rx, right.tx) };
+        let lines = Lines { there, back: line(right.rx, left.tx) };
         Spool { thread: Spinning::start("spool", clock, core, lines), delay_ns }
     }
 }
@@ -75,16 +75,35 @@ struct Line<T, R> {
     held: VecDeque<Held>,
     /// Buffers of frames that have left.
     spare: Vec<Vec<u8>>,
-    warmup: u64,
     passed: u64,
-    imposed: Recorder,
+    record: Option<Record>,
+}
+
+/// What frames were really given on one way, those of the warm-up left out.
+struct Record {
+    warmup: u64,
+    latency: Recorder,
     slow: SpanLog,
+}
+
+impl Record {
+    #[inline]
+    fn add(&mut self, clock: &Clock, passed: u64, span: Span) {
+        if passed <= self.warmup {
+            return;
+        }
+        let ns = clock.rate().ns(span.len());
+        self.latency.record(ns);
+        if ns >= THRESHOLD_NS {
+            self.slow.push(span);
+        }
+    }
 }
 
 impl<T: Transmit, R: Receive> Line<T, R> {
     #[inline]
     fn turn(&mut self) -> io::Result<usize> {
-        let Line { clock, from, to, ticks, held, spare, warmup, passed, imposed, slow } = self;
+        let Line { clock, from, to, ticks, held, spare, passed, record } = self;
         let found = from.recv(|frame, since| {
             let mut copy = spare.pop().unwrap_or_default();
             copy.clear();
@@ -100,12 +119,8 @@ impl<T: Transmit, R: Receive> Line<T, R> {
             buffer[..length].copy_from_slice(&first.frame);
             let span = Span { from: first.since.0, to: clock.now().0 };
             *passed += 1;
-            if *passed > *warmup {
-                let ns = clock.rate().ns(span.len());
-                imposed.record(ns);
-                if ns >= THRESHOLD_NS {
-                    slow.push(span);
-                }
+            if let Some(record) = record {
+                record.add(clock, *passed, span);
             }
             spare.extend(held.pop_front().map(|h| h.frame));
             Some(length)
@@ -131,8 +146,8 @@ impl<T: Transmit + 'static, R: Receive + 'static> Work for Lines<T, R> {
 
     fn finish(self) -> io::Result<Done> {
         let counts = vec![("held there".to_owned(), self.there.passed), ("held back".to_owned(), self.back.passed)];
-        let latency = Histogram::from_counts(&self.there.imposed.counts());
-        Ok(Done { counts, imposed: Some(Imposed { latency, slow: self.there.slow }) })
+        let imposed = |r: Record| Imposed { latency: Histogram::from_counts(&r.latency.counts()), slow: r.slow };
+        Ok(Done { counts, imposed: self.there.record.map(imposed) })
     }
 }
 

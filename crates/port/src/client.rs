@@ -10,10 +10,10 @@ use usect_clock::Clock;
 use usect_clock::watch::Watch;
 use usect_core::frame::{Flow, HeaderSum};
 use usect_core::histogram::Histogram;
-use usect_core::instant::{Bridge, TickRate, Tsc};
+use usect_core::instant::Bridge;
 use usect_core::measurement::{Measurement, Pace};
 use usect_core::scenario::{Mode, Wait};
-use usect_core::stall::{Span, SpanLog, Watched};
+use usect_core::stall::{SpanLog, Watched};
 use usect_core::trial::Traffic;
 
 /// Runs a traffic over a path and returns what it measured.
@@ -207,7 +207,7 @@ impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
             Threads::One { core } => self.run_one(core, &plan, control)?,
             Threads::Two { sender, receiver } => self.run_two((sender, receiver), &plan, control)?,
         };
-        let mut outcome = outcome(&self.live, traffic, ends, &control.bridge(), self.clock.rate())?;
+        let mut outcome = outcome(&self.live, traffic, ends, &control.bridge())?;
         let (sending, receiving) = (&self.tx.caps().note, &self.rx.caps().note);
         // What receives often says all that what sends does, and more.
         if !receiving.starts_with(sending) {
@@ -218,13 +218,7 @@ impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
     }
 }
 
-fn outcome(
-    live: &Live,
-    traffic: &Traffic,
-    ends: Ends,
-    bridge: &Bridge,
-    rate: TickRate,
-) -> Result<Outcome, ClientError> {
+fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Result<Outcome, ClientError> {
     let Ends { sent, seen, watched } = ends;
     let counts = seen.tracker.finish(sent.warmup, sent.measured);
     counts.balance()?;
@@ -238,13 +232,7 @@ fn outcome(
         pace: pace(traffic, sent.measured, sent.span_ns).filter(|_| traffic.mode != Mode::PingPong),
         ..Measurement::default()
     };
-    // The length is what was recorded as latency, to the nanosecond: touched samples are later taken away
-    // from the distribution bucket by bucket.
-    let flight = |span: Span| {
-        let from = bridge.mono(Tsc(span.from)).0;
-        Span { from, to: from + rate.ns(span.len()) }
-    };
-    Ok(Outcome { measurement, slow: seen.slow.map_spans(flight), watched })
+    Ok(Outcome { measurement, slow: seen.slow.map_spans(|span| span.flight(bridge)), watched })
 }
 
 #[cfg(test)]

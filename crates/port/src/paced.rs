@@ -134,12 +134,10 @@ impl<'a, T: Transmit> Departures<'a, T> {
     /// When the next frame is due; `None` when there is none left.
     fn due(&mut self, now: Tsc) -> Option<Tsc> {
         let offset = *self.schedule.peek()?;
-        if !self.plan.traffic.rate.is_paced() && self.plan.traffic.mode != Mode::PingPong {
-            return Some(now);
-        }
         if self.plan.traffic.mode != Mode::PingPong {
             let due = || Tsc(self.start.0 + self.clock.rate().ticks(offset));
-            return Some(*self.next_due.get_or_insert_with(due));
+            let paced = self.plan.traffic.rate.is_paced();
+            return Some(if paced { *self.next_due.get_or_insert_with(due) } else { now });
         }
         let back = self.live.arrived.load(Relaxed) >= self.index;
         if self.index >= self.live.arrived.load(Relaxed) + GIVEN_UP_FRAMES {

@@ -41,7 +41,7 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     attribute(&mut client, &outcome.slow, &watched);
     client.balance()?;
     client.series = series.0;
-    let seen = tap.map(Tap::finish).or_else(|| Some(imposed(report.imposed?, &bridge, rig)).filter(|_| one_way));
+    let seen = tap.map(Tap::finish).or_else(|| Some(imposed(report.imposed?, &bridge)).filter(|_| one_way));
     let truth = seen.map(|(mut truth, slow)| {
         attribute(&mut truth, &slow, &watched);
         truth.balance()?;
@@ -60,15 +60,11 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
 }
 
 /// What a DUT says that it imposed, as a truth.
-fn imposed(imposed: Imposed, bridge: &usect_core::instant::Bridge, rig: &Rig) -> (Measurement, SpanLog) {
+fn imposed(imposed: Imposed, bridge: &usect_core::instant::Bridge) -> (Measurement, SpanLog) {
     let frames = imposed.latency.samples();
     let counts = Counts { sent: frames, received: frames, stamped: frames, arrivals: frames, ..Counts::default() };
     let notes = vec!["the spool's own record of how long it held each frame".to_owned()];
-    let flight = |span: Span| {
-        let from = bridge.mono(usect_core::instant::Tsc(span.from)).0;
-        Span { from, to: from + rig.clock.rate().ns(span.len()) }
-    };
-    let slow = imposed.slow.map_spans(flight);
+    let slow = imposed.slow.map_spans(|span| span.flight(bridge));
     (Measurement { counts, latency: imposed.latency, notes, ..Measurement::default() }, slow)
 }
 
