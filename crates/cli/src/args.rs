@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use usect_core::frame::FrameSize;
 use usect_core::port_name::PortName;
 use usect_core::rate::RateSpec;
-use usect_core::scenario::DpdkSpec;
+use usect_core::scenario::{DpdkSpec, Stamp};
 
 /// Measures network latency at the microsecond scale, down to the 99.9999th percentile, and says how far
 /// each figure can be trusted.
@@ -113,6 +113,10 @@ pub(crate) struct Measure {
     /// Spin for frames and departures, or sleep and block (udp only).
     #[arg(long, value_enum, default_value = "poll")]
     pub(crate) wait: WaitArg,
+    /// Whose stamps the latency is between: this process's, the kernel's (udp, packet), the cards', or the XDP
+    /// program's as frames arrive (xdp). Stamps that are not there fail the run.
+    #[arg(long, value_enum, default_value = "app")]
+    pub(crate) stamp: StampArg,
     /// Measure there and back instead of one way.
     #[arg(long, conflicts_with = "ping_pong")]
     pub(crate) round_trip: bool,
@@ -190,6 +194,25 @@ pub(crate) struct Generate {
 pub(crate) enum WaitArg {
     Poll,
     Block,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum StampArg {
+    App,
+    Socket,
+    Nic,
+    Xdp,
+}
+
+impl From<StampArg> for Stamp {
+    fn from(arg: StampArg) -> Stamp {
+        match arg {
+            StampArg::App => Stamp::App,
+            StampArg::Socket => Stamp::Socket,
+            StampArg::Nic => Stamp::Nic,
+            StampArg::Xdp => Stamp::Xdp,
+        }
+    }
 }
 
 fn frame_size(text: &str) -> Result<FrameSize, String> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use usect_core::port_name::Engine;
-use usect_core::scenario::{ClientSpec, CoreSpec, Mode, TrafficSpec, Wait};
+use usect_core::scenario::{ClientSpec, CoreSpec, Mode, Stamp, TrafficSpec, Wait};
 use usect_rig::generate::{Generated, generate};
 
 /// The one document of `--json`, documented in docs/run-json.md.
@@ -40,6 +40,7 @@ pub(crate) fn run(args: &Generate) -> Result<ExitCode> {
         name: args.tx.engine.name().to_owned(),
         engine: args.tx.engine,
         wait: Wait::Poll,
+        stamp: Stamp::App,
         driver: None,
         tx: Some(args.tx.clone()),
         rx: Some(args.rx.clone().unwrap_or_else(|| args.tx.clone())),

@@ -58,6 +58,7 @@ pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
         name: args.tx.engine.name().to_owned(),
         engine: args.tx.engine,
         wait,
+        stamp: args.stamp.into(),
         driver: None,
         tx: Some(args.tx.clone()),
         rx: Some(args.rx.clone()),
@@ -91,7 +92,7 @@ pub(crate) fn between_ports(client: ClientSpec, traffic: TrafficSpec, cores: Cor
 /// Waits for nobody: the right to measure on this host, where what a killed run left behind was put away.
 pub(crate) fn alone() -> Result<usect_lab::Lock> {
     let lock = usect_lab::lock()?;
-    for sentence in usect_lab::recover()? {
+    for sentence in usect_rig::recover()? {
         eprintln!("usect: {sentence}");
     }
     Ok(lock)

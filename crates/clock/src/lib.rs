@@ -1,5 +1,6 @@
 //! Reading time: the processor's time-stamp counter, `CLOCK_MONOTONIC`, and how the two go together.
 
+pub mod phc;
 mod raw;
 pub mod watch;
 
@@ -109,11 +110,41 @@ pub fn correlate() -> Correlation {
     sandwich(libc::CLOCK_MONOTONIC)
 }
 
+/// How `CLOCK_REALTIME`, in which the kernel stamps frames, lies to `CLOCK_MONOTONIC`. Both are steered together, so
+/// the distance changes only when somebody sets the time of day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wall {
+    ahead_ns: i64,
+    /// Bound on the error of the distance, in nanoseconds.
+    pub error_ns: u64,
+}
+
+impl Wall {
+    /// An instant of `CLOCK_REALTIME` on `CLOCK_MONOTONIC`.
+    pub fn mono(&self, realtime_ns: u64) -> Mono {
+        Mono(realtime_ns.saturating_add_signed(-self.ahead_ns))
+    }
+
+    /// Whether the time of day was set between two readings.
+    pub fn moved(&self, earlier: &Wall) -> bool {
+        self.ahead_ns.abs_diff(earlier.ahead_ns) > self.error_ns + earlier.error_ns
+    }
+}
+
+/// The distance now, from the tightest of many readings.
+pub fn wall() -> Wall {
+    let reading = || (raw::clock_ns(libc::CLOCK_REALTIME), mono().0, raw::clock_ns(libc::CLOCK_REALTIME));
+    let readings = (0..SANDWICHES).map(|_| reading());
+    let (before, mono, after) = readings.min_by_key(|(before, _, after)| after - before).expect("SANDWICHES > 0");
+    let width = after - before;
+    Wall { ahead_ns: (before + width / 2) as i64 - mono as i64, error_ns: width.div_ceil(2) }
+}
+
 fn frequency() -> u64 {
     let from = sandwich(libc::CLOCK_MONOTONIC_RAW);
     std::thread::sleep(WINDOW);
     let to = sandwich(libc::CLOCK_MONOTONIC_RAW);
-    let (ticks, ns) = (to.tsc.0 - from.tsc.0, to.mono.0 - from.mono.0);
+    let (ticks, ns) = (to.at.0 - from.at.0, to.mono.0 - from.mono.0);
     (u128::from(ticks) * 1_000_000_000 / u128::from(ns)) as u64
 }
 
@@ -123,7 +154,7 @@ fn sandwich(kernel_clock: libc::clockid_t) -> Correlation {
     let (before, ns, after) = readings.min_by_key(|(before, _, after)| after.0 - before.0).expect("SANDWICHES > 0");
     let width = after.0 - before.0;
     // A tick is at most 1 ns on any processor with an invariant counter, so ticks bound nanoseconds.
-    Correlation { tsc: Tsc(before.0 + width / 2), mono: Mono(ns), error_ns: width.div_ceil(2) }
+    Correlation { at: Tsc(before.0 + width / 2), mono: Mono(ns), error_ns: width.div_ceil(2) }
 }
 
 #[cfg(test)]
@@ -136,11 +167,22 @@ mod tests {
         let mut bridge = clock.bridge();
         clock.sleep_until(Tsc(tsc().0 + clock.rate().ticks(20_000_000)));
         let later = correlate();
-        let predicted = bridge.mono(later.tsc);
+        let predicted = bridge.mono(later.at);
         bridge.add(later);
         let off = predicted.0.abs_diff(later.mono.0);
         // NTP may slew CLOCK_MONOTONIC by 500 ppm and the frequency is known to 0.1%.
         assert!(off <= 20_000_000 / 500 + later.error_ns + bridge.error_ns(), "off by {off} ns after 20 ms");
+    }
+
+    #[test]
+    fn the_time_of_day_keeps_its_distance() {
+        let first = wall();
+        std::thread::sleep(Duration::from_millis(20));
+        let second = wall();
+        assert!(!second.moved(&first), "{first:?}, {second:?}: or somebody set the clock");
+        let (now, realtime) = (mono().0, raw::clock_ns(libc::CLOCK_REALTIME));
+        let back = second.mono(realtime).0;
+        assert!(back + second.error_ns >= now && back < now + 1_000_000_000);
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! The instructions and system calls behind [`crate::Clock`]. The crate's only unsafe code.
 
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
 use usect_core::instant::{Mono, Tsc};
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -41,4 +44,41 @@ pub(crate) fn sleep_until(at: Mono) {
 pub(crate) fn least_timer_slack() {
     // SAFETY: PR_SET_TIMERSLACK takes one integer and touches no memory of ours.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+}
+
+/// Readings of a card's clock of which the tightest is kept.
+const CARD_READINGS: u32 = 10;
+
+/// `CLOCK_REALTIME` before, the card's clock, `CLOCK_REALTIME` after, in nanoseconds: the tightest reading.
+pub(crate) fn sandwiched_by_kernel(device: &File) -> io::Result<(u64, u64, u64)> {
+    // SAFETY: plain integers, for which zero is a value.
+    let mut readings: libc::ptp_sys_offset_extended = unsafe { std::mem::zeroed() };
+    readings.n_samples = CARD_READINGS;
+    // SAFETY: the structure is the one that this request reads and writes.
+    let failed = unsafe { libc::ioctl(device.as_raw_fd(), libc::PTP_SYS_OFFSET_EXTENDED, &raw mut readings) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let ns = |t: &libc::ptp_clock_time| t.sec as u64 * 1_000_000_000 + u64::from(t.nsec);
+    let taken = readings.ts[..CARD_READINGS as usize].iter().map(|[before, card, after]| (ns(before), ns(card), ns(after)));
+    Ok(taken.min_by_key(|(before, _, after)| after.saturating_sub(*before)).expect("CARD_READINGS > 0"))
+}
+
+/// `CLOCK_MONOTONIC` before, the card's clock, `CLOCK_MONOTONIC` after: the tightest reading.
+pub(crate) fn sandwiched(device: &File) -> io::Result<(u64, u64, u64)> {
+    // FD_TO_CLOCKID of the kernel's Documentation/driver-api/ptp.rst.
+    let clock = (!device.as_raw_fd() << 3) | 3;
+    let reading = || {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let before = clock_ns(libc::CLOCK_MONOTONIC);
+        // SAFETY: `time` is a valid timespec for the call to write to.
+        let failed = unsafe { libc::clock_gettime(clock, &raw mut time) };
+        let after = clock_ns(libc::CLOCK_MONOTONIC);
+        match failed {
+            0 => Ok((before, time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64, after)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    let taken = (0..CARD_READINGS).map(|_| reading()).collect::<io::Result<Vec<_>>>()?;
+    Ok(taken.into_iter().min_by_key(|(before, _, after)| after - before).expect("CARD_READINGS > 0"))
 }

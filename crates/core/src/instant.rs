@@ -1,4 +1,4 @@
-//! Instants that carry their clock, and the bridge between two clocks with its error bound.
+//! Instants that carry their clock, and the bridge from one clock to another with its error bound.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,29 @@ pub struct Tsc(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Mono(pub u64);
 
-/// Ticks per second of the time-stamp counter as an exact fixed-point factor.
+/// An instant of a card's own clock (PTP hardware clock), in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Phc(pub u64);
+
+/// An instant as a plain number of its clock's ticks.
+pub trait Ticks: Copy + Ord {
+    /// The number.
+    fn ticks(self) -> u64;
+}
+
+impl Ticks for Tsc {
+    fn ticks(self) -> u64 {
+        self.0
+    }
+}
+
+impl Ticks for Phc {
+    fn ticks(self) -> u64 {
+        self.0
+    }
+}
+
+/// Ticks per second of a clock, such as the time-stamp counter, as an exact fixed-point factor.
 ///
 /// Conversion is one multiplication and one shift, cheap enough for every frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +44,11 @@ pub struct TickRate {
 }
 
 impl TickRate {
+    /// Of a clock that counts nanoseconds.
+    pub fn nanoseconds() -> TickRate {
+        TickRate::from_hz(1_000_000_000)
+    }
+
     /// From a frequency in Hz, which must lie between 1 MHz and 100 GHz.
     pub fn from_hz(hz: u64) -> TickRate {
         assert!((1_000_000..=100_000_000_000).contains(&hz), "a TSC of {hz} Hz");
@@ -46,50 +73,56 @@ impl TickRate {
 
 /// One moment read on two clocks: the tightest of many sandwich readings (DESIGN, "Time").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Correlation {
-    /// The counter at the moment.
-    pub tsc: Tsc,
+pub struct Correlation<C = Tsc> {
+    /// The other clock at the moment.
+    pub at: C,
     /// `CLOCK_MONOTONIC` at the same moment, to within `error_ns`.
     pub mono: Mono,
     /// Half the width of the sandwich, in nanoseconds.
     pub error_ns: u64,
 }
 
-/// The way from the counter to `CLOCK_MONOTONIC` over a whole run: correlations taken again and
-/// again, straight lines between them (NTP may slew one clock and not the other).
+/// The way from another clock to `CLOCK_MONOTONIC` over a whole run: correlations taken again and again,
+/// straight lines between them (NTP may slew one clock and not the other).
 #[derive(Debug, Clone)]
-pub struct Bridge {
+pub struct Bridge<C = Tsc> {
     rate: TickRate,
-    readings: Vec<Correlation>,
+    readings: Vec<Correlation<C>>,
 }
 
-impl Bridge {
-    /// Ticks per second of the counter.
+impl<C: Ticks> Bridge<C> {
+    /// Ticks per second of the other clock.
     pub fn rate(&self) -> TickRate {
         self.rate
     }
 
     /// From a first reading; `rate` serves beyond the outermost readings.
-    pub fn new(rate: TickRate, first: Correlation) -> Bridge {
+    pub fn new(rate: TickRate, first: Correlation<C>) -> Bridge<C> {
         Bridge { rate, readings: vec![first] }
     }
 
     /// Adds a reading later than all before; others are left out.
-    pub fn add(&mut self, reading: Correlation) {
-        if self.readings.last().is_some_and(|last| last.tsc < reading.tsc && last.mono < reading.mono) {
+    pub fn add(&mut self, reading: Correlation<C>) {
+        if self.readings.last().is_some_and(|last| last.at < reading.at && last.mono < reading.mono) {
             self.readings.push(reading);
         }
     }
 
+    /// Whether an instant lies before the last reading, so that it needs no guess at the rate.
+    pub fn reaches(&self, at: C) -> bool {
+        self.readings.last().is_some_and(|last| at <= last.at)
+    }
+
     /// The same instant on `CLOCK_MONOTONIC`, to within [`Bridge::error_ns`].
-    pub fn mono(&self, at: Tsc) -> Mono {
-        let after = self.readings.partition_point(|r| r.tsc <= at);
+    pub fn mono(&self, at: C) -> Mono {
+        let after = self.readings.partition_point(|r| r.at <= at);
+        let at = at.ticks();
         match (after.checked_sub(1).map(|i| self.readings[i]), self.readings.get(after)) {
-            (None, Some(next)) => Mono(next.mono.0.saturating_sub(self.rate.ns(next.tsc.0 - at.0))),
-            (Some(last), None) => Mono(last.mono.0 + self.rate.ns(at.0 - last.tsc.0)),
+            (None, Some(next)) => Mono(next.mono.0.saturating_sub(self.rate.ns(next.at.ticks() - at))),
+            (Some(last), None) => Mono(last.mono.0 + self.rate.ns(at - last.at.ticks())),
             (Some(last), Some(next)) => {
-                let ns = u128::from(next.mono.0 - last.mono.0) * u128::from(at.0 - last.tsc.0);
-                Mono(last.mono.0 + (ns / u128::from(next.tsc.0 - last.tsc.0)) as u64)
+                let ns = u128::from(next.mono.0 - last.mono.0) * u128::from(at - last.at.ticks());
+                Mono(last.mono.0 + (ns / u128::from(next.at.ticks() - last.at.ticks())) as u64)
             }
             (None, None) => unreachable!("a bridge has a first reading"),
         }
@@ -121,7 +154,7 @@ mod tests {
             further in 0_u64..1 << 20,
         ) {
             let (mut tsc, mut mono) = (1 << 38, 1 << 39);
-            let reading = |tsc, mono| Correlation { tsc: Tsc(tsc), mono: Mono(mono), error_ns: 20 };
+            let reading = |tsc, mono| Correlation { at: Tsc(tsc), mono: Mono(mono), error_ns: 20 };
             let mut bridge = Bridge::new(TickRate::from_hz(2_500_000_000), reading(tsc, mono));
             for (ticks, ns) in gaps {
                 tsc += ticks;

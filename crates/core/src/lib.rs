@@ -17,6 +17,7 @@ pub mod scenario;
 pub mod schedule;
 pub mod series;
 pub mod signature;
+pub mod stages;
 pub mod stall;
 pub mod stats;
 pub mod tracker;

@@ -2,6 +2,7 @@
 
 use crate::histogram::Histogram;
 use crate::series::Point;
+use crate::stages::Stages;
 use crate::stall::CoreStalls;
 use crate::stats::{self, Estimate};
 use crate::tracker::{Counts, Unbalanced};
@@ -20,6 +21,8 @@ pub struct Measurement {
     pub scheduled: Option<Histogram>,
     /// Actual minus scheduled departure; absent for taps.
     pub lateness: Option<Histogram>,
+    /// Where the time was spent, where frames were stamped at more points than the two of `latency`.
+    pub stages: Option<Stages>,
     /// Requested and achieved rate; absent for taps, and for fewer than two frames.
     pub pace: Option<Pace>,
     /// Stalls per spinning thread; empty where no thread spun, so that nothing was observed.
@@ -103,6 +106,10 @@ impl Measurement {
         self.touched.add(&other.touched);
         pool_optional(&mut self.scheduled, &other.scheduled);
         pool_optional(&mut self.lateness, &other.lateness);
+        match (&mut self.stages, &other.stages) {
+            (Some(stages), Some(more)) => stages.add(more),
+            (stages, more) => *stages = stages.take().or_else(|| more.clone()),
+        }
         self.unattributed += other.unattributed;
         self.overwritten += other.overwritten;
     }

@@ -6,6 +6,7 @@ use crate::histogram::Histogram;
 use crate::measurement::{Measurement, Pace, Summary};
 use crate::scenario::{Protocol, Scenario};
 use crate::series::Point;
+use crate::stages::{Stages, StagesRecord};
 use crate::stall::CoreStalls;
 use crate::stats::{self, Accuracy, Estimate, Quantile};
 use crate::tracker::Counts;
@@ -127,6 +128,9 @@ pub struct Record {
     pub scheduled: Option<Summary>,
     /// Actual minus scheduled departure.
     pub lateness: Option<Summary>,
+    /// Where the time was spent, where frames were stamped at more points than the two of `latency`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stages: Option<StagesRecord>,
     /// Requested and achieved rate.
     pub pace: Option<Pace>,
     /// Stalls per spinning thread.
@@ -151,6 +155,7 @@ impl Record {
             clean: m.clean().as_ref().map(Summary::of),
             scheduled: m.scheduled.as_ref().map(Summary::of),
             lateness: m.lateness.as_ref().map(Summary::of),
+            stages: m.stages.as_ref().map(Stages::record_of),
             pace: m.pace,
             stalls: m.stalls.clone(),
             unattributed: m.unattributed,
@@ -346,6 +351,7 @@ mod tests {
             name: client.into(),
             engine: crate::port_name::Engine::Udp,
             wait: Default::default(),
+            stamp: crate::scenario::Stamp::App,
             driver: None,
             tx: None,
             rx: None,

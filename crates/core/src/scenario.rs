@@ -226,6 +226,48 @@ pub enum Wait {
     Block,
 }
 
+/// Whose stamps a client's latency is between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stamp {
+    /// The engine's own, in this process.
+    #[default]
+    App,
+    /// The kernel's: the driver's as the frame is sent, the stack's as it arrives (`SO_TIMESTAMPING`).
+    Socket,
+    /// The cards'.
+    Nic,
+    /// The engine's own as the frame is sent, the XDP program's as it arrives.
+    Xdp,
+}
+
+impl Stamp {
+    fn is_app(&self) -> bool {
+        *self == Stamp::App
+    }
+
+    /// Engines that can be told to take these stamps.
+    fn engines(self) -> &'static [Engine] {
+        match self {
+            Stamp::App => &Engine::ALL,
+            Stamp::Socket => &[Engine::Udp, Engine::Packet],
+            Stamp::Nic => &[Engine::Udp, Engine::Packet, Engine::Xdp, Engine::Dpdk],
+            Stamp::Xdp => &[Engine::Xdp],
+        }
+    }
+}
+
+impl fmt::Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stamp::App => "app",
+            Stamp::Socket => "socket",
+            Stamp::Nic => "nic",
+            Stamp::Xdp => "xdp",
+        })
+    }
+}
+
 /// One way to measure latency.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -237,6 +279,9 @@ pub struct ClientSpec {
     /// How it waits.
     #[serde(default)]
     pub wait: Wait,
+    /// Whose stamps its latency is between.
+    #[serde(default, skip_serializing_if = "Stamp::is_app")]
+    pub stamp: Stamp,
     /// The virtual device of DPDK that stands on the lab's interface: `net_af_packet` (the default),
     /// `net_af_xdp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -331,6 +376,15 @@ impl ClientSpec {
         }
         if mode == Mode::PingPong && self.engine == Engine::Kernel {
             return Err(format!("client `{name}`: the kernel engine sends by the clock and can't ping-pong"));
+        }
+        if !self.stamp.engines().contains(&self.engine) {
+            let able: Vec<&str> = self.stamp.engines().iter().map(|e| e.name()).collect();
+            return Err(format!(
+                "client `{name}`: the {} engine has no {} stamps; they go with {}",
+                self.engine,
+                self.stamp,
+                able.join(", ")
+            ));
         }
         self.check_driver(dut)?;
         self.check_mem(dut)?;

@@ -2,8 +2,7 @@
 
 use crate::{DpdkError, Eal};
 use std::io;
-use usect_core::instant::Tsc;
-use usect_port::{Caps, Port, Receive, Transmit};
+use usect_port::{Found, Caps, Port, Receive, Transmit};
 
 /// Never made.
 pub enum DpdkTx {}
@@ -46,7 +45,7 @@ impl Receive for DpdkRx {
         match *self {}
     }
 
-    fn recv(&mut self, _: impl FnMut(&[u8], Tsc)) -> io::Result<usize> {
+    fn recv(&mut self, _: impl FnMut(&[u8], Found)) -> io::Result<usize> {
         match *self {}
     }
 }

@@ -9,8 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use usect_core::frame::HEADERS;
-use usect_core::instant::Tsc;
-use usect_port::{BATCH, Caps, Port, Receive, Transmit};
+use usect_port::{BATCH, Caps, Found, Port, Receive, Transmit};
 
 /// Longest wait for the device to take a batch, before it is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -54,7 +53,7 @@ pub fn open(device: &str, largest: usize) -> Result<Port<DpdkTx, DpdkRx>, DpdkEr
         return Err(DpdkError::device(device, complaint(&log()).unwrap_or(error)));
     }
     let note = format!("DPDK, {}", driver(&opened));
-    let caps = Caps { payload_at: HEADERS, blocks: false, note };
+    let caps = Caps { payload_at: HEADERS, blocks: false, note, stamps: Vec::new() };
     let opened = Arc::new(Opened(opened));
     let tx = DpdkTx { device: opened.clone(), frames: [Frame::NONE; BATCH], ready: false, caps: caps.clone() };
     Ok(Port { tx, rx: DpdkRx { device: opened, caps } })
@@ -211,14 +210,14 @@ impl Receive for DpdkRx {
     }
 
     #[inline]
-    fn recv(&mut self, mut each: impl FnMut(&[u8], Tsc)) -> io::Result<usize> {
+    fn recv(&mut self, mut each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
         let mut frames = [Frame::NONE; BATCH];
         // SAFETY: room for BATCH frames.
         let received = unsafe { ffi::usect_dpdk_receive(self.device.0.id, frames.as_mut_ptr(), BATCH as u16) };
         if received == 0 {
             return Ok(0);
         }
-        let now = usect_clock::tsc();
+        let now = Found::at(usect_clock::tsc());
         for frame in &frames[..usize::from(received)] {
             // SAFETY: the device filled the buffer to this length, and it is ours until it is freed.
             each(unsafe { std::slice::from_raw_parts(frame.data, frame.length as usize) }, now);

@@ -104,10 +104,11 @@ impl<T: Transmit, R: Receive> Line<T, R> {
     #[inline]
     fn turn(&mut self) -> io::Result<usize> {
         let Line { clock, from, to, ticks, held, spare, passed, record } = self;
-        let found = from.recv(|frame, since| {
+        let found = from.recv(|frame, found| {
             let mut copy = spare.pop().unwrap_or_default();
             copy.clear();
             copy.extend_from_slice(frame);
+            let since = found.at;
             held.push_back(Held { since, due: Tsc(since.0 + *ticks), frame: copy });
         })?;
         if held.front().is_none_or(|first| clock.now() < first.due) {
@@ -178,9 +179,9 @@ mod tests {
         while expected < 20 {
             outside_b
                 .rx
-                .recv(|frame, at| {
+                .recv(|frame, found| {
                     assert_eq!(frame, [expected; 60]);
-                    assert!(clock.rate().ns(at.0 - begun.0) >= delay_ns);
+                    assert!(clock.rate().ns(found.at.0 - begun.0) >= delay_ns);
                     expected += 1;
                 })
                 .unwrap();

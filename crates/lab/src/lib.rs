@@ -17,6 +17,7 @@ mod netns;
 mod owner;
 mod privilege;
 mod program;
+pub mod settings;
 mod state;
 mod topology;
 

@@ -35,6 +35,11 @@ impl State {
         self.directory.join("usect-labs")
     }
 
+    /// Where the journal files of changed settings are.
+    pub(crate) fn settings(&self) -> PathBuf {
+        self.directory.join("usect-settings")
+    }
+
     /// A file of the directory, which is made if it isn't there.
     pub(crate) fn file(&self, name: &str) -> Result<(PathBuf, fs::File), LabError> {
         fs::create_dir_all(self.labs()).map_err(|e| LabError::file("create", self.labs(), e))?;

@@ -3,6 +3,7 @@
 pub use crate::live::Probe;
 use crate::live::{Live, Plan};
 use crate::paced::{Arrivals, Departures, Seen, Sent, drive};
+use crate::route::{Joint, Route};
 use crate::{ClientError, Receive, Transmit, pin};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -92,6 +93,8 @@ pub struct PacketClient<T, R> {
     pub wait: Wait,
     /// Its threads.
     pub threads: Threads,
+    /// Who stamps its frames besides it.
+    pub route: Route,
     clock: Clock,
     live: Arc<Live>,
 }
@@ -100,22 +103,24 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
     /// A client over two open halves; see the fields. `stop` ends its trial early.
     pub fn new(clock: Clock, tx: T, rx: R, flow: Flow, threads: Threads, stop: Arc<AtomicBool>) -> Self {
         let live = Arc::new(Live { stop, ..Live::default() });
-        PacketClient { tx, rx, flow, expected: flow, wait: Wait::Poll, threads, clock, live }
+        let (wait, route) = (Wait::Poll, Route::default());
+        PacketClient { tx, rx, flow, expected: flow, wait, threads, route, clock, live }
     }
 
-    fn plan(&self, traffic: &Traffic) -> Plan {
-        Plan {
+    fn plan(&self, traffic: &Traffic) -> Result<Plan, ClientError> {
+        Ok(Plan {
             flow: self.flow,
             expected: self.expected,
             traffic: *traffic,
             nonce: (usect_clock::tsc().0 >> 8) as u16,
             payload_at: self.tx.caps().payload_at,
             sum: HeaderSum::of(&self.flow.frame(traffic.frame_size)),
-        }
+            joint: Joint::of(&self.route, &self.tx.caps().stamps, &self.rx.caps().stamps)?,
+        })
     }
 
     /// Both halves in one thread.
-    fn run_one(&mut self, core: usize, plan: &Plan, control: &Control) -> Result<Ends, ClientError> {
+    fn run_one<'p>(&mut self, core: usize, plan: &'p Plan, control: &Control) -> Result<Ends<'p>, ClientError> {
         let spins = self.wait == Wait::Poll;
         let PacketClient { tx, rx, clock, live, .. } = self;
         let work = || {
@@ -130,7 +135,12 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
     }
 
     /// A thread for each half.
-    fn run_two(&mut self, cores: (usize, usize), plan: &Plan, control: &Control) -> Result<Ends, ClientError> {
+    fn run_two<'p>(
+        &mut self,
+        cores: (usize, usize),
+        plan: &'p Plan,
+        control: &Control,
+    ) -> Result<Ends<'p>, ClientError> {
         let spins = self.wait == Wait::Poll;
         let PacketClient { tx, rx, clock, live, .. } = self;
         let (clock, live) = (&*clock, &*live);
@@ -163,9 +173,9 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
 }
 
 /// What both halves brought home.
-struct Ends {
+struct Ends<'p> {
     sent: Sent,
-    seen: Seen,
+    seen: Seen<'p>,
     watched: Vec<Watched>,
 }
 
@@ -202,7 +212,7 @@ impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
     }
 
     fn run(&mut self, traffic: &Traffic, control: &Control) -> Result<Outcome, ClientError> {
-        let plan = self.plan(traffic);
+        let plan = self.plan(traffic)?;
         let ends = match self.threads {
             Threads::One { core } => self.run_one(core, &plan, control)?,
             Threads::Two { sender, receiver } => self.run_two((sender, receiver), &plan, control)?,
@@ -219,7 +229,9 @@ impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
 }
 
 fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Result<Outcome, ClientError> {
-    let Ends { sent, seen, watched } = ends;
+    let Ends { sent, mut seen, watched } = ends;
+    let decided_by_others = seen.decided_by_others();
+    let stages = seen.join_the_rest(live)?;
     let counts = seen.tracker.finish(sent.warmup, sent.measured);
     counts.balance()?;
     let paced = traffic.mode != Mode::PingPong && traffic.rate.is_paced();
@@ -229,10 +241,13 @@ fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Resul
         touched: Histogram::from_counts(&seen.touched.counts()),
         scheduled: paced.then(|| Histogram::from_counts(&seen.scheduled.counts())),
         lateness: paced.then(|| Histogram::from_counts(&sent.lateness)),
+        stages,
         pace: pace(traffic, sent.measured, sent.span_ns).filter(|_| traffic.mode != Mode::PingPong),
         ..Measurement::default()
     };
-    Ok(Outcome { measurement, slow: seen.slow.map_spans(|span| span.flight(bridge)), watched })
+    // Latency between the stamps of others is on `CLOCK_MONOTONIC` already.
+    let slow = if decided_by_others { seen.slow } else { seen.slow.map_spans(|span| span.flight(bridge)) };
+    Ok(Outcome { measurement, slow, watched })
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ fn receive_all(rx: &mut impl Receive, count: usize) -> Vec<Stamped> {
     let begun = Instant::now();
     while received.len() < count && begun.elapsed() < PATIENCE {
         let before = received.len();
-        let handed = rx.recv(|frame, at| received.push((frame.to_vec(), at.0))).unwrap();
+        let handed = rx.recv(|frame, found| received.push((frame.to_vec(), found.at.0))).unwrap();
         assert_eq!(handed, received.len() - before, "recv reports what it handed over");
         assert!(handed <= BATCH, "a batch of {handed}");
     }

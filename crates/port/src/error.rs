@@ -1,6 +1,7 @@
 //! Why a trial failed.
 
 use std::io;
+use usect_core::scenario::Stamp;
 
 /// Why a trial failed. Each is one sentence.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,20 @@ pub enum ClientError {
         /// Why it failed.
         source: io::Error,
     },
+    /// Nobody took the stamps that were asked for.
+    #[error(
+        "no frame got the {stamp} stamps that were asked for ({missing}): `usect engines --interface IF` says who stamps there; \
+         the app stamps are always there"
+    )]
+    Unstamped {
+        /// Whose stamps.
+        stamp: Stamp,
+        /// Where they lacked.
+        missing: String,
+    },
+    /// The time of day was set while frames were stamped by it.
+    #[error("somebody set the host's clock during the trial, and the kernel stamps frames by it: measure again")]
+    ClockSet,
     /// The counts of a trial do not add up.
     #[error(transparent)]
     Unbalanced(#[from] usect_core::tracker::Unbalanced),

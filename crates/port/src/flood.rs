@@ -42,7 +42,8 @@ impl Flood {
         let begin = if payload_at > 0 { 0 } else { HEADERS };
         tx.prepare(&template[begin..]);
         let sum = HeaderSum::of(&template);
-        let plan = Plan { flow: self.flow, expected: self.flow, traffic: self.traffic, nonce: 0, payload_at, sum };
+        let (flow, traffic) = (self.flow, self.traffic);
+        let plan = Plan { flow, expected: flow, traffic, nonce: 0, payload_at, sum, joint: None };
         let (length, stepping) = (template.len() - begin, payload_at > STEPPED);
         let mut index = 0;
         let began = clock.now();
@@ -89,11 +90,11 @@ mod tests {
             assert_eq!(flood.send(&clock, &mut a.tx, &AtomicBool::new(false)).unwrap().0, 300);
             let mut expected = 0;
             while expected < 300 {
-                b.rx.recv(|frame, at| {
+                b.rx.recv(|frame, found| {
                     assert_eq!(frame[STEPPED], expected as u8);
                     assert_eq!(usect_core::frame::internet_checksum(&frame[14..34]), 0);
                     let signature = Signature::read(0, &frame[HEADERS..]).filter(|_| stamped);
-                    let fits = |s: Signature| s.sequence == expected && s.departure.at <= at.0;
+                    let fits = |s: Signature| s.sequence == expected && s.departure.at <= found.at.0;
                     assert!(signature.map_or(!stamped, fits), "{signature:?}");
                     expected += 1;
                 })

@@ -3,6 +3,7 @@
 //! A port has two independent halves, because every engine has (two rings, two queues, two
 //! directions of a socket) and because the two ends of a measurement sit in different threads.
 
+pub mod card;
 pub mod client;
 pub mod conformance;
 mod error;
@@ -13,12 +14,17 @@ pub mod mem;
 mod paced;
 pub mod packet;
 mod pin;
+mod route;
+mod sockopt;
+mod stamping;
 pub mod udp;
 
 pub use error::ClientError;
 pub use pin::pin;
+pub use route::{Cards, Route, Taps};
 use std::io;
 use usect_core::instant::Tsc;
+use usect_core::stages::Point;
 
 /// Frames that a half hands over in one call, at the most.
 pub const BATCH: usize = 32;
@@ -32,6 +38,8 @@ pub struct Caps {
     pub blocks: bool,
     /// What a reader of the result should know (`AF_XDP, copy mode`).
     pub note: String,
+    /// Where frames through this half are stamped besides the engine's own stamp.
+    pub stamps: Vec<Point>,
 }
 
 impl Caps {
@@ -52,6 +60,39 @@ pub enum Take {
     All,
 }
 
+/// When a frame was found, and who else stamped it on its way in: each in nanoseconds of its own clock, 0 where
+/// nobody did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// By the engine.
+    pub at: Tsc,
+    /// By the card, on its own clock.
+    pub card: u64,
+    /// By the XDP program, on `CLOCK_MONOTONIC`.
+    pub driver: u64,
+    /// By the stack, on `CLOCK_REALTIME`.
+    pub kernel: u64,
+}
+
+impl Found {
+    /// By the engine alone.
+    #[inline]
+    pub fn at(at: Tsc) -> Found {
+        Found { at, card: 0, driver: 0, kernel: 0 }
+    }
+}
+
+/// A stamp that a frame got on its way out, after the engine's own, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outward {
+    /// At the entry of the queueing discipline, on `CLOCK_REALTIME`.
+    Queued(u64),
+    /// By the driver, on `CLOCK_REALTIME`.
+    Driver(u64),
+    /// By the card, on its own clock.
+    Card(u64),
+}
+
 /// The sending half of a port.
 pub trait Transmit: Send {
     /// What it can do.
@@ -64,6 +105,13 @@ pub trait Transmit: Send {
     /// a length, at most [`BATCH`] times. Returns how many left. Every frame that was filled leaves,
     /// in order, directly after it was filled or with the rest of the batch.
     fn send(&mut self, fill: impl FnMut(&mut [u8]) -> Option<usize>) -> io::Result<usize>;
+
+    /// Hands over stamps of frames that have left, each with the frame's number in order of sending, from 0, and
+    /// wrapping. Returns how many. They may come late, in any order, or not at all.
+    fn reap(&mut self, each: &mut dyn FnMut(u32, Outward)) -> io::Result<usize> {
+        let _ = each;
+        Ok(0)
+    }
 }
 
 /// The receiving half of a port.
@@ -73,7 +121,7 @@ pub trait Receive: Send {
 
     /// Hands over what has arrived, at most [`BATCH`] frames, each with the instant at which it was
     /// found. Returns how many. A blocking half waits for the first, up to 50 ms.
-    fn recv(&mut self, each: impl FnMut(&[u8], Tsc)) -> io::Result<usize>;
+    fn recv(&mut self, each: impl FnMut(&[u8], Found)) -> io::Result<usize>;
 }
 
 /// Both halves of an open port.

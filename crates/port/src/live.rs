@@ -1,5 +1,6 @@
 //! What the threads of a packet client share: the plan of the trial, and its counters as it runs.
 
+use crate::route::Joint;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -77,4 +78,6 @@ pub(crate) struct Plan {
     pub(crate) payload_at: usize,
     /// Of the header that every frame begins with.
     pub(crate) sum: HeaderSum,
+    /// Stamps of others than the client.
+    pub(crate) joint: Option<Joint>,
 }

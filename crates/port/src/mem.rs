@@ -3,11 +3,10 @@
 
 mod ring;
 
-use crate::{BATCH, Caps, Port, Receive, Transmit};
+use crate::{BATCH, Caps, Found, Port, Receive, Transmit};
 use ring::{Putter, Taker};
 use std::io;
 use usect_core::frame::HEADERS;
-use usect_core::instant::Tsc;
 
 /// The sending end of a wire.
 pub struct MemTx {
@@ -32,7 +31,7 @@ pub fn pair(largest: usize) -> (MemPort, MemPort) {
 }
 
 fn caps() -> Caps {
-    Caps { payload_at: HEADERS, blocks: false, note: "ring inside the process".into() }
+    Caps { payload_at: HEADERS, blocks: false, note: "ring inside the process".into(), stamps: Vec::new() }
 }
 
 impl Transmit for MemTx {
@@ -62,10 +61,10 @@ impl Receive for MemRx {
     }
 
     #[inline]
-    fn recv(&mut self, mut each: impl FnMut(&[u8], Tsc)) -> io::Result<usize> {
+    fn recv(&mut self, mut each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
         let waiting = self.ring.waiting(BATCH);
         if waiting > 0 {
-            let now = usect_clock::tsc();
+            let now = Found::at(usect_clock::tsc());
             self.ring.take(waiting, |frame| each(frame, now));
         }
         Ok(waiting)

@@ -2,7 +2,8 @@
 //! arrives. One thread turns either half or both; nothing here allocates, locks or prints.
 
 use crate::live::{Live, Plan};
-use crate::{ClientError, Receive, Transmit};
+use crate::route::{Joined, Joining};
+use crate::{BATCH, ClientError, Found, Receive, Transmit};
 use std::iter::Peekable;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use usect_clock::Clock;
@@ -13,6 +14,7 @@ use usect_core::instant::Tsc;
 use usect_core::scenario::Mode;
 use usect_core::schedule::Schedule;
 use usect_core::signature::{self, Signature};
+use usect_core::stages::Stages;
 use usect_core::stall::{Span, SpanLog, THRESHOLD_NS};
 use usect_core::tracker::{Arrival, Departure, Tracker};
 
@@ -23,6 +25,13 @@ const QUIET_NS: u64 = 20_000_000;
 /// A sender that is behind its schedule by this, and by 2% of the time that has passed, can't keep the
 /// rate.
 const HOPELESS_NS: u64 = 200_000_000;
+
+/// How long after the last departure its stamps by others are waited for, unless they are all there.
+const LINGER_NS: u64 = 50_000_000;
+/// How long a sender that found no stamps of departures leaves the port alone.
+const REAP_NS: u64 = 20_000;
+/// A sender that is never ahead of its schedule looks for stamps once in so many frames.
+const REAP_FRAMES: u64 = 64;
 
 /// How long ping-pong waits for a frame before it sends the next.
 const GIVEN_UP_NS: u64 = 100_000_000;
@@ -86,6 +95,9 @@ pub(crate) struct Departures<'a, T> {
     start: Tsc,
     blocking: bool,
     index: u64,
+    /// Frames whose stamps by others are all in.
+    stamped: u64,
+    reap_again: Tsc,
     lateness: Recorder,
     first: Tsc,
     last: Tsc,
@@ -115,6 +127,8 @@ impl<'a, T: Transmit> Departures<'a, T> {
             start: Tsc(0),
             blocking,
             index: 0,
+            stamped: 0,
+            reap_again: Tsc(0),
             lateness: Recorder::default(),
             first: Tsc(0),
             last: Tsc(0),
@@ -180,6 +194,26 @@ impl<'a, T: Transmit> Departures<'a, T> {
         sent.map_err(ClientError::sending)
     }
 
+    /// Fetches stamps of departures, where there are any to come.
+    fn reap(&mut self, now: Tsc) -> Result<(), ClientError> {
+        let Departures { port, plan, stamped, .. } = self;
+        let Some(joint) = plan.joint.as_ref().filter(|joint| joint.reaps()) else { return Ok(()) };
+        if now < self.reap_again || *stamped >= self.index {
+            return Ok(());
+        }
+        let taken = port.reap(&mut |number, stamp| *stamped += u64::from(joint.departed(number, stamp)));
+        if taken.map_err(|e| ClientError::io("fetching the stamps of departures", e))? == 0 {
+            self.reap_again = Tsc(now.0 + self.clock.rate().ticks(REAP_NS));
+        }
+        Ok(())
+    }
+
+    /// Whether stamps of departures are still to be waited for.
+    fn lingers(&self, now: Tsc) -> bool {
+        let reaps = self.plan.joint.as_ref().is_some_and(|joint| joint.reaps());
+        reaps && self.stamped < self.index && self.clock.rate().ns(now.0 - self.last.0) < LINGER_NS
+    }
+
     /// Fails where a frame that was due at `due` shows that the rate can't be kept, whether or not the port
     /// has room for it now.
     fn check_rate(&mut self, due: Tsc, now: Tsc) -> Result<(), ClientError> {
@@ -204,10 +238,12 @@ impl<T: Transmit> Half for Departures<'_, T> {
             Some(due) if !self.live.cut_short() => due,
             _ => {
                 self.live.end_of_sending(now);
-                return Ok(Turn { done: true, ..Turn::default() });
+                self.reap(now)?;
+                return Ok(Turn { done: !self.lingers(now), ..Turn::default() });
             }
         };
         if now < due {
+            self.reap(now)?;
             if self.blocking {
                 self.clock.sleep_until(due);
             }
@@ -217,44 +253,50 @@ impl<T: Transmit> Half for Departures<'_, T> {
         let before = self.index;
         self.next_due = None;
         let sent = self.send_due(due)?;
+        if self.index >= self.stamped + REAP_FRAMES {
+            self.reap(now)?;
+        }
         let boundary = self.plan.traffic.warmup_frames;
         Ok(Turn { sent, begins: before <= boundary && self.index > boundary, ..Turn::default() })
     }
 }
 
 /// The receiving half.
-pub(crate) struct Arrivals<'a, R> {
+pub(crate) struct Arrivals<'a, 'p, R> {
     clock: &'a Clock,
     port: &'a mut R,
-    plan: &'a Plan,
+    plan: &'p Plan,
     live: &'a Live,
-    seen: Seen,
+    seen: Seen<'p>,
     last_arrival: Tsc,
 }
 
 /// What the receiving half saw.
-pub(crate) struct Seen {
+pub(crate) struct Seen<'p> {
     pub(crate) tracker: Tracker,
     /// Latency from the scheduled departure.
     pub(crate) scheduled: Recorder,
     /// Latency of samples that were found directly after a stall of this thread.
     pub(crate) touched: Recorder,
-    /// Slow samples that were not, on the counter: another thread's stall may have touched them.
+    /// Slow samples that were not, on the counter: another thread's stall may have touched them. On
+    /// `CLOCK_MONOTONIC` where latency is between the stamps of others.
     pub(crate) slow: SpanLog,
+    joining: Option<Joining<'p>>,
 }
 
-impl<'a, R: Receive> Arrivals<'a, R> {
-    pub(crate) fn new(clock: &'a Clock, port: &'a mut R, plan: &'a Plan, live: &'a Live) -> Self {
+impl<'a, 'p, R: Receive> Arrivals<'a, 'p, R> {
+    pub(crate) fn new(clock: &'a Clock, port: &'a mut R, plan: &'p Plan, live: &'a Live) -> Self {
         let seen = Seen {
             tracker: Tracker::new(plan.traffic.warmup_frames),
             scheduled: Recorder::default(),
             touched: Recorder::default(),
             slow: SpanLog::for_samples(plan.traffic.frames),
+            joining: plan.joint.as_ref().map(|joint| Joining::new(joint, clock.rate())),
         };
         Arrivals { clock, port, plan, live, seen, last_arrival: Tsc(0) }
     }
 
-    pub(crate) fn finish(self) -> Seen {
+    pub(crate) fn finish(self) -> Seen<'p> {
         self.seen
     }
 
@@ -272,11 +314,11 @@ impl<'a, R: Receive> Arrivals<'a, R> {
     }
 }
 
-impl Seen {
+impl Seen<'_> {
     /// Puts one arrival into its class and, if it is to be measured, into the distributions. `stall_end` is
     /// when a stall of this thread ended that came directly before, or 0.
     #[inline]
-    fn classify(&mut self, clock: &Clock, plan: &Plan, live: &Live, frame: &[u8], at: Tsc, stall_end: Tsc) {
+    fn classify(&mut self, clock: &Clock, plan: &Plan, live: &Live, frame: &[u8], found: Found, stall_end: Tsc) {
         let payload = match plan.payload(frame) {
             Some(payload) => payload,
             None => return self.tracker.foreign(),
@@ -286,9 +328,15 @@ impl Seen {
             return;
         }
         let departure = signature.departure;
+        if let Some(joining) = &mut self.joining {
+            joining.arrived(signature.sequence, departure, found);
+            if plan.joint.as_ref().is_some_and(|joint| joint.decides()) {
+                return;
+            }
+        }
         // The counter is one for the whole host; an arrival before its departure gets no stamp, so
         // that the share of stamped frames shows it.
-        let Some(ticks) = at.0.checked_sub(departure.at) else { return };
+        let Some(ticks) = found.at.0.checked_sub(departure.at) else { return };
         let ns = clock.rate().ns(ticks);
         self.tracker.stamped();
         live.latency.record(ns);
@@ -296,27 +344,67 @@ impl Seen {
         if departure.at < stall_end.0 {
             self.touched.record(ns);
         } else if ns >= THRESHOLD_NS {
-            self.slow.push(Span { from: departure.at, to: at.0 });
+            self.slow.push(Span { from: departure.at, to: found.at.0 });
         }
+    }
+
+    /// Joins what waits for its stamps, `most` frames at the most.
+    #[inline]
+    fn join(&mut self, live: &Live, most: usize, last: bool) -> Result<(), ClientError> {
+        let Some(joining) = &mut self.joining else { return Ok(()) };
+        for _ in 0..most {
+            let Some(joined) = joining.turn(last)? else { break };
+            let Some(Joined { latency_ns, scheduled_ns, from }) = joined else { continue };
+            self.tracker.stamped();
+            live.latency.record(latency_ns);
+            self.scheduled.record(scheduled_ns);
+            if latency_ns >= THRESHOLD_NS {
+                self.slow.push(Span { from, to: from + latency_ns });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether latency is between the stamps of others.
+    pub(crate) fn decided_by_others(&self) -> bool {
+        self.joining.as_ref().is_some_and(Joining::decides)
+    }
+
+    /// Joins everything, once no more stamps will come, and returns the stages.
+    pub(crate) fn join_the_rest(&mut self, live: &Live) -> Result<Option<Stages>, ClientError> {
+        if let Some(joining) = &mut self.joining {
+            joining.close()?;
+        }
+        self.join(live, usize::MAX, true)?;
+        self.joining.take().map(Joining::finish).transpose()
     }
 }
 
-impl<R: Receive> Half for Arrivals<'_, R> {
+impl<R: Receive> Half for Arrivals<'_, '_, R> {
     #[inline]
     fn turn(&mut self, now: Tsc, stalled: bool) -> Result<Turn, ClientError> {
         let Arrivals { clock, port, plan, live, seen, last_arrival } = self;
         let before = seen.tracker.received();
         // What left before a stall ended and is found now was touched by it.
         let stall_end = if stalled { now } else { Tsc(0) };
-        let handled = port.recv(|frame, at| {
-            *last_arrival = at;
-            seen.classify(clock, plan, live, frame, at, stall_end);
+        if let Some(joining) = &mut seen.joining {
+            joining.batch();
+        }
+        let handled = port.recv(|frame, found| {
+            *last_arrival = found.at;
+            seen.classify(clock, plan, live, frame, found, stall_end);
         });
         let handled = handled.map_err(ClientError::receiving)?;
         let received = seen.tracker.received();
         if handled > 0 {
             live.received.store(received, Relaxed);
             live.arrived.store(seen.tracker.next(), Relaxed);
+        }
+        // Beside the next frame: one at a time where this thread polls.
+        match (handled, port.caps().blocks) {
+            (0, false) => seen.join(live, 1, false)?,
+            (_, true) => seen.join(live, BATCH, false)?,
+            _ => {}
         }
         let begins = before == 0 && received > 0;
         Ok(Turn { received: handled, sent: 0, done: handled == 0 && self.over(now), begins })

@@ -2,43 +2,57 @@
 //! those that arrive are seen before the stack sees them, which sees them all the same.
 
 mod ring;
-pub(crate) mod socket;
+mod socket;
 
-use crate::{BATCH, Caps, Port, Receive, Take, Transmit};
+use crate::{BATCH, Caps, Found, Outward, Port, Receive, Take, Transmit, sockopt, stamping};
 use ring::Ring;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use usect_core::frame::HEADERS;
-use usect_core::instant::Tsc;
+use usect_core::scenario::Stamp;
+use usect_core::stages::Point;
 
 const ETH_P_ALL: u16 = 3;
 /// Longest wait for the kernel to take a batch, before the interface is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Opens a port on an interface of the calling thread's namespace, for frames of up to `largest` bytes
-/// without FCS.
-pub fn open(ifindex: u32, take: Take, largest: usize) -> io::Result<Port<PacketTx, PacketRx>> {
+/// without FCS. `stamp` says who is to stamp them besides this process.
+pub fn open(ifindex: u32, take: Take, largest: usize, stamp: Stamp) -> io::Result<Port<PacketTx, PacketRx>> {
     let note = "AF_PACKET, TPACKET_V2 rings, past the queueing discipline".to_owned();
-    let caps = Caps { payload_at: HEADERS, blocks: false, note };
-    Ok(Port { tx: sender(ifindex, largest, caps.clone())?, rx: receiver(ifindex, take, largest, caps)? })
+    let caps = |stamps| Caps { payload_at: HEADERS, blocks: false, note: note.clone(), stamps };
+    let inward = match stamp {
+        Stamp::Socket => vec![Point::KernelIn],
+        // A slot has room for one stamp.
+        Stamp::Nic => vec![Point::CardIn],
+        Stamp::App | Stamp::Xdp => Vec::new(),
+    };
+    let tx = sender(ifindex, largest, stamp, caps(stamping::outward(stamp, false)))?;
+    Ok(Port { tx, rx: receiver(ifindex, take, largest, stamp, caps(inward))? })
 }
 
-fn sender(ifindex: u32, largest: usize, caps: Caps) -> io::Result<PacketTx> {
+fn sender(ifindex: u32, largest: usize, stamp: Stamp, caps: Caps) -> io::Result<PacketTx> {
     let socket = socket::raw()?;
-    socket::set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1_i32)?;
+    stamping::enable(&socket, stamp)?;
+    sockopt::set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1_i32)?;
     let ring = Ring::map(&socket, libc::PACKET_TX_RING, largest)?;
     socket::bind(&socket, ifindex, 0)?;
     Ok(PacketTx { ring, socket, caps })
 }
 
-fn receiver(ifindex: u32, take: Take, largest: usize, caps: Caps) -> io::Result<PacketRx> {
+fn receiver(ifindex: u32, take: Take, largest: usize, stamp: Stamp, caps: Caps) -> io::Result<PacketRx> {
     let socket = socket::raw()?;
+    stamping::enable(&socket, stamp)?;
+    if stamp == Stamp::Nic {
+        let by = libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+        sockopt::set(&socket, libc::SOL_PACKET, libc::PACKET_TIMESTAMP, &by)?;
+    }
     let ring = Ring::map(&socket, libc::PACKET_RX_RING, largest)?;
-    socket::set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1_i32)?;
+    sockopt::set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1_i32)?;
     if let Take::UdpPort(port) = take {
-        socket::filter(&socket, &udp_to(port))?;
+        sockopt::filter(&socket, &udp_to(port))?;
     }
     let sink = if let Take::UdpPort(port) = take { sink(port)? } else { None };
     socket::bind(&socket, ifindex, if take == Take::Nothing { 0 } else { ETH_P_ALL })?;
@@ -50,7 +64,7 @@ fn receiver(ifindex: u32, take: Take, largest: usize, caps: Caps) -> io::Result<
 pub fn sink(port: u16) -> io::Result<Option<UdpSocket>> {
     match UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)) {
         Ok(socket) => {
-            socket::filter(&socket, &[instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0)])?;
+            sockopt::filter(&socket, &[instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0)])?;
             Ok(Some(socket))
         }
         Err(e) if e.kind() == io::ErrorKind::AddrInUse => Ok(None),
@@ -138,6 +152,10 @@ impl Transmit for PacketTx {
         }
         Ok(filled)
     }
+
+    fn reap(&mut self, each: &mut dyn FnMut(u32, Outward)) -> io::Result<usize> {
+        stamping::reap(&self.socket, each)
+    }
 }
 
 impl Receive for PacketRx {
@@ -146,7 +164,7 @@ impl Receive for PacketRx {
     }
 
     #[inline]
-    fn recv(&mut self, mut each: impl FnMut(&[u8], Tsc)) -> io::Result<usize> {
+    fn recv(&mut self, mut each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
         // All that are there, then the clock: one that comes meanwhile would be stamped too early.
         let waiting = self.ring.waiting(BATCH);
         if waiting == 0 {
@@ -155,7 +173,8 @@ impl Receive for PacketRx {
         let now = usect_clock::tsc();
         for _ in 0..waiting {
             let arrived = self.ring.arrived();
-            each(self.ring.bytes(&arrived), now);
+            let found = Found { card: arrived.card, kernel: arrived.kernel, ..Found::at(now) };
+            each(self.ring.bytes(&arrived), found);
             self.ring.give_back();
         }
         Ok(waiting)

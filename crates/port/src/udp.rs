@@ -1,13 +1,14 @@
 //! UDP sockets of the kernel's own stack: what a program that doesn't bypass the kernel sees.
 //! Connected, so that the kernel keeps foreign datagrams away and numbers the IP identification.
 
-use crate::{BATCH, Caps, Port, Receive, Transmit};
+use crate::{BATCH, Caps, Found, Outward, Port, Receive, Transmit, sockopt, stamping};
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
-use usect_core::instant::Tsc;
+use usect_core::scenario::Stamp;
+use usect_core::stages::Point;
 
 /// Longest wait of a blocking receive, so that its thread sees the end of a trial.
 const WAIT: Duration = Duration::from_millis(50);
@@ -18,21 +19,29 @@ const LARGEST: usize = 9216;
 
 /// Opens a socket at `local`, in the calling thread's namespace, connected to `remote`.
 ///
-/// With `block`, [`Receive::recv`] waits in the kernel; otherwise it polls.
-pub fn open(local: SocketAddrV4, remote: SocketAddrV4, block: bool) -> io::Result<Port<UdpTx, UdpRx>> {
+/// With `block`, [`Receive::recv`] waits in the kernel; otherwise it polls. `stamp` says who is to stamp datagrams
+/// besides this process.
+pub fn open(local: SocketAddrV4, remote: SocketAddrV4, block: bool, stamp: Stamp) -> io::Result<Port<UdpTx, UdpRx>> {
     let socket = UdpSocket::bind(local)?;
     socket.connect(remote)?;
     socket.set_read_timeout(Some(WAIT))?;
     enlarge_receive_buffer(&socket)?;
+    stamping::enable(&socket, stamp)?;
     let caps = Caps {
         payload_at: 0,
         blocks: block,
         note: if block { "UDP socket, blocking" } else { "UDP socket, polled" }.into(),
+        stamps: stamping::outward(stamp, true),
+    };
+    let inward = match stamp {
+        Stamp::Socket => vec![Point::KernelIn],
+        Stamp::Nic => vec![Point::CardIn, Point::KernelIn],
+        Stamp::App | Stamp::Xdp => Vec::new(),
     };
     let socket = Arc::new(socket);
     Ok(Port {
         tx: UdpTx { socket: socket.clone(), buffer: vec![0; LARGEST], caps: caps.clone() },
-        rx: UdpRx { socket, buffer: vec![0; LARGEST], caps },
+        rx: UdpRx { socket, buffer: vec![0; LARGEST], caps: Caps { stamps: inward, ..caps } },
     })
 }
 
@@ -70,6 +79,10 @@ impl Transmit for UdpTx {
         }
         Ok(sent)
     }
+
+    fn reap(&mut self, each: &mut dyn FnMut(u32, Outward)) -> io::Result<usize> {
+        stamping::reap(&self.socket, each)
+    }
 }
 
 impl Receive for UdpRx {
@@ -77,12 +90,12 @@ impl Receive for UdpRx {
         &self.caps
     }
 
-    fn recv(&mut self, mut each: impl FnMut(&[u8], Tsc)) -> io::Result<usize> {
+    fn recv(&mut self, mut each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
         let mut received = 0;
         while received < BATCH {
             let wait = self.caps.blocks && received == 0;
-            match receive(&self.socket, &mut self.buffer, wait) {
-                Ok(len) => each(&self.buffer[..len], usect_clock::tsc()),
+            match self.receive(wait) {
+                Ok((len, found)) => each(&self.buffer[..len], found),
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => break,
                 Err(e) => return Err(e),
             }
@@ -92,30 +105,27 @@ impl Receive for UdpRx {
     }
 }
 
-/// `recv(2)`; std can't poll one call of a socket that blocks in others.
-fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> io::Result<usize> {
-    let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
-    // SAFETY: the buffer is valid for writes of its length and the descriptor is open.
-    let len = unsafe { libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags) };
-    usize::try_from(len).map_err(|_| io::Error::last_os_error())
+impl UdpRx {
+    /// One datagram; std can't poll one call of a socket that blocks in others.
+    #[inline]
+    fn receive(&mut self, wait: bool) -> io::Result<(usize, Found)> {
+        let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
+        if self.caps.stamps.is_empty() {
+            let (at, length) = (self.buffer.as_mut_ptr().cast(), self.buffer.len());
+            // SAFETY: the buffer is valid for writes of its length and the descriptor is open.
+            let len = unsafe { libc::recv(self.socket.as_raw_fd(), at, length, flags) };
+            let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
+            return Ok((len, Found::at(usect_clock::tsc())));
+        }
+        let (len, report) = stamping::receive(&self.socket, &mut self.buffer, flags)?;
+        Ok((len, Found { card: report.card, kernel: report.kernel, ..Found::at(usect_clock::tsc()) }))
+    }
 }
 
 /// `SO_RCVBUFFORCE` needs CAP_NET_ADMIN; without it the system's limit holds.
 fn enlarge_receive_buffer(socket: &UdpSocket) -> io::Result<()> {
-    let bytes = RECEIVE_BUFFER;
-    let set = |option| {
-        // SAFETY: the value is a c_int, as both options take.
-        unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                option,
-                (&raw const bytes).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            )
-        }
-    };
-    if set(libc::SO_RCVBUFFORCE) == 0 || set(libc::SO_RCVBUF) == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let set = |option| sockopt::set(socket, libc::SOL_SOCKET, option, &RECEIVE_BUFFER);
+    set(libc::SO_RCVBUFFORCE).or_else(|_| set(libc::SO_RCVBUF))
 }
 
 #[cfg(test)]
@@ -123,19 +133,19 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    fn connected(block: bool) -> (Port<UdpTx, UdpRx>, Port<UdpTx, UdpRx>) {
+    fn connected(block: bool, stamp: Stamp) -> (Port<UdpTx, UdpRx>, Port<UdpTx, UdpRx>) {
         let free = || match UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap() {
             std::net::SocketAddr::V4(address) => address,
             std::net::SocketAddr::V6(_) => unreachable!("bound to an IPv4 address"),
         };
         let (a, b) = (free(), free());
-        (open(a, b, block).unwrap(), open(b, a, block).unwrap())
+        (open(a, b, block, stamp).unwrap(), open(b, a, block, stamp).unwrap())
     }
 
     #[test]
     fn conforms() {
-        for block in [false, true] {
-            let (mut a, mut b) = connected(block);
+        for (block, stamp) in [(false, Stamp::App), (true, Stamp::App), (false, Stamp::Socket)] {
+            let (mut a, mut b) = connected(block, stamp);
             crate::conformance::check(&mut a.tx, &mut b.rx);
             crate::conformance::check(&mut b.tx, &mut a.rx);
         }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 use usect_core::frame::{Endpoint, Flow, FrameSize};
+use usect_core::scenario::Stamp;
 use usect_lab::{Lab, Link, Shape, State, run, within};
 use usect_port::packet::{self, PacketRx, PacketTx};
 use usect_port::{Port, Receive, Take, Transmit, conformance};
@@ -14,7 +15,7 @@ fn wire(name: &str, work: impl FnOnce(&Lab)) {
 }
 
 fn open(link: &Link, take: Take) -> Port<PacketTx, PacketRx> {
-    within(link.netns.as_deref(), || packet::open(link.index, take, 9014)).unwrap().unwrap()
+    within(link.netns.as_deref(), || packet::open(link.index, take, 9014, Stamp::App)).unwrap().unwrap()
 }
 
 fn send(tx: &mut PacketTx, frame: &[u8]) {

@@ -1,6 +1,6 @@
 //! Frames as fast as a port takes them, and, with a receiver, as fast as they can be matched and recorded.
 
-use crate::client::{open_dpdk, open_packet, open_xdp};
+use crate::open;
 use crate::path::{self, End};
 use crate::{Rig, RigError, start_dpdk};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use usect_core::frame::{Endpoint, Flow, FrameSize};
 use usect_core::measurement::Measurement;
 use usect_core::port_name::{Engine, Place, PortName};
 use usect_core::rate::Rate;
-use usect_core::scenario::{Mode, Scenario};
+use usect_core::scenario::{Mode, Scenario, Stamp};
 use usect_core::trial::{Traffic, Trial};
 use usect_lab::audit;
 use usect_port::flood::Flood;
@@ -54,12 +54,12 @@ pub fn generate(
     let port = scenario.clients[0].tx.as_ref().expect("the caller names a port");
     let sender = Sender { clock, core, frame_size, frames, stamped, stop };
     match port.engine {
-        Engine::Packet => sender.send(&end(port)?, |end| open_packet(end, Take::Nothing, frame_size.without_fcs())),
-        Engine::Xdp => sender.send(&end(port)?, |end| open_xdp(end, Take::Nothing)),
+        Engine::Packet => sender.send(&end(port)?, |end| open::packet(end, Take::Nothing, frame_size.without_fcs(), Stamp::App)),
+        Engine::Xdp => sender.send(&end(port)?, |end| open::xdp(end, Take::Nothing, Stamp::App)),
         Engine::Dpdk => {
             let Place::Device(device) = &port.place else { unreachable!("dpdk ports are devices") };
             let mut end = end(port)?;
-            let opened = open_dpdk(&end, device, frame_size.without_fcs())?;
+            let opened = open::dpdk(&end, device, frame_size.without_fcs())?;
             end.endpoint.mac = opened.tx.mac();
             sender.send(&end, |_| Ok(opened))
         }

@@ -2,7 +2,7 @@
 //! tried.
 
 use crate::RigError;
-use crate::client::{LAB_DRIVER, lab_device};
+use crate::open::{LAB_DRIVER, lab_device};
 use crate::engines::{Finding, Verdict};
 use usect_core::environment::Environment;
 use usect_lab::{Link, audit, link, receive_queues, within};

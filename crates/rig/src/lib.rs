@@ -1,10 +1,12 @@
 //! Puts a trial together from lab, DUT, taps and client, and runs it.
 #![forbid(unsafe_code)]
 
+mod cards;
 mod client;
 pub mod engines;
 pub mod generate;
 pub mod interface;
+mod open;
 mod path;
 pub mod place;
 mod sampling;
@@ -95,6 +97,13 @@ fn start_dpdk(scenario: &Scenario, cores: &[usize]) -> Result<(), RigError> {
         pci: devices.into_iter().map(str::to_owned).collect(),
         arguments: scenario.dpdk.eal.clone(),
     })?)
+}
+
+/// Puts away what runs that were killed left behind; one sentence for each.
+pub fn recover() -> Result<Vec<String>, RigError> {
+    let mut said = cards::recover()?;
+    said.extend(usect_lab::recover()?);
+    Ok(said)
 }
 
 impl Rig {

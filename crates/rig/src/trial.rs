@@ -1,6 +1,8 @@
 //! One trial, from the DUT's start to its result.
 
-use crate::client::{self, LAB_DRIVER, Opened, lab_device, open_dpdk, open_packet, open_xdp};
+use crate::cards::StampingCards;
+use crate::client::{Opened, Opening};
+use crate::open::{self, LAB_DRIVER, lab_device};
 use crate::path::{End, Ends};
 use crate::sampling::{self, Progress};
 use crate::{Rig, RigError};
@@ -9,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use usect_core::frame::Endpoint;
 use usect_core::measurement::Measurement;
 use usect_core::port_name::Engine;
-use usect_core::scenario::DutSpec;
+use usect_core::scenario::{DutSpec, Stamp};
 use usect_core::stall::{self, Span, SpanLog, Watched};
 use usect_core::tracker::Counts;
 use usect_core::trial::{Trial, TrialResult};
@@ -17,7 +19,7 @@ use usect_dut::{Bridge, Dut, Forwarder, Imposed, Redirect, Report, Spool, Wire};
 use usect_lab::{Link, within};
 use usect_port::client::{Control, Outcome};
 use usect_port::mem::{self, MemPort};
-use usect_port::{Port, Receive, Take, Transmit};
+use usect_port::{Port, Receive, Route, Take, Transmit};
 use usect_xdp::tap::{Cut, Key, Tap, Wiretap};
 
 /// Largest frame that passes the lab's taps, without FCS.
@@ -31,8 +33,15 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     let one_way = !trial.traffic.mode.returns();
     let known_delay_ns = dut.as_ref().filter(|_| one_way).and_then(|d| d.known_delay_ns());
     let tap = attach_tap(rig, trial, &ends)?;
-    let opened = client::open(rig, trial, &ends, inside)?;
-    let Measured { outcome, series, reflected, bridge } = measure(rig, trial, &ends, opened, tap.as_ref(), progress)?;
+    let cards = (trial.client.stamp == Stamp::Nic).then(|| StampingCards::on(trial, &ends)).transpose()?;
+    let route = Route {
+        stamp: trial.client.stamp,
+        taps: tap.as_ref().map(Tap::stamps),
+        cards: cards.as_ref().map(|cards| cards.clocks.clone()),
+    };
+    let opened = Opening { rig, trial, ends: &ends, route: route.clone() }.open(inside)?;
+    let Measured { outcome, series, reflected, bridge } =
+        measure(rig, trial, &ends, opened, (tap.as_ref(), &route), progress)?;
     let report = dut.map_or(Ok(Report::default()), |d| d.stop())?;
     let mut watched = outcome.watched;
     let others = report.watches.into_iter().chain(reflected.watches);
@@ -96,11 +105,11 @@ fn start_dut(rig: &Rig, trial: &Trial) -> Result<Started, RigError> {
 
 /// A DUT of ours between two interfaces of the lab.
 fn over(rig: &Rig, trial: &Trial, engine: Engine, left: &Link, right: &Link) -> Result<Box<dyn Dut>, RigError> {
-    let xdp = |link: &Link| open_xdp(&end_at(link), Take::All);
+    let xdp = |link: &Link| open::xdp(&end_at(link), Take::All, Stamp::App);
     // Drivers of DPDK refuse to be set up for frames that they can't carry, whether or not any come.
     let largest = trial.traffic.frame_size.without_fcs().max(1514);
-    let packet = |link: &Link| open_packet(&end_at(link), Take::All, LARGEST_XDP);
-    let dpdk = |link: &Link, number| open_dpdk(&end_at(link), &lab_device(LAB_DRIVER, number, link), largest);
+    let packet = |link: &Link| open::packet(&end_at(link), Take::All, LARGEST_XDP, Stamp::App);
+    let dpdk = |link: &Link, number| open::dpdk(&end_at(link), &lab_device(LAB_DRIVER, number, link), largest);
     match engine {
         Engine::Xdp => Ok(between(rig, trial, xdp(left)?, xdp(right)?)),
         Engine::Packet => Ok(between(rig, trial, packet(left)?, packet(right)?)),
@@ -163,7 +172,7 @@ fn measure(
     trial: &Trial,
     ends: &Ends,
     opened: Opened,
-    tap: Option<&Tap>,
+    (tap, route): (Option<&Tap>, &Route),
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Measured, RigError> {
     let Opened { mut client, reflector, sinks: _sinks } = opened;
@@ -177,7 +186,7 @@ fn measure(
             within(ends.tx.netns.as_deref(), || client.run(&trial.traffic, &control))
         };
         let running = scope.spawn(work);
-        let series = sampling::watch(&done, &trial.traffic, (&probe, truth.as_ref()), &control, progress);
+        let series = sampling::watch(&done, &trial.traffic, (&probe, truth.as_ref()), (&control, route), progress);
         (running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), series)
     });
     let outcome = outcome?.map_err(|source| RigError::Client { client: trial.client.name.clone(), source })?;

@@ -13,29 +13,42 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use usect_core::frame::HEADERS;
-use usect_core::instant::Tsc;
-use usect_port::{BATCH, Caps, Port, Receive, Take, Transmit};
+use usect_core::scenario::Stamp;
+use usect_core::stages::Point;
+use usect_port::{BATCH, Caps, Found, Outward, Port, Receive, Take, Transmit};
 
 /// Headroom that the kernel leaves before a received frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
 /// Largest frame, without FCS, that fits a chunk.
 pub const LARGEST: usize = CHUNK - HEADROOM;
+/// Where a frame to be sent begins in its chunk: behind what the card is told and tells.
+const SEND_AT: usize = 64;
+/// `struct stamps` of bpf/xsk.bpf.c, before a received frame.
+const STAMPS: usize = 16;
 /// Longest wait for the kernel to take a batch, before the interface is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Opens a port on queue 0 of an interface of the calling thread's namespace. The stack gets the frames that
-/// it doesn't take; if it takes none, no program is attached.
-pub fn open(ifindex: u32, take: Take) -> Result<Port<XdpTx, XdpRx>, XdpError> {
-    let bound = socket::bind(ifindex, 0).map_err(|e| bind_failed(&e))?;
+/// it doesn't take; if it takes none, no program is attached. `stamp` says who is to stamp frames besides this
+/// process: the XDP program, or that and the card.
+pub fn open(ifindex: u32, take: Take, stamp: Stamp) -> Result<Port<XdpTx, XdpRx>, XdpError> {
+    let bound = socket::bind(ifindex, 0, stamp == Stamp::Nic).map_err(|e| bind_failed(&e))?;
     let (program, mode) = match take {
         Take::Nothing => (None, None),
-        Take::UdpPort(port) => attach(&bound, ifindex, u32::from(port))?,
-        Take::All => attach(&bound, ifindex, 0)?,
+        Take::UdpPort(port) => attach(&bound, ifindex, u32::from(port), stamp)?,
+        Take::All => attach(&bound, ifindex, 0, stamp)?,
     };
     let copies = if bound.zero_copy { "zero-copy" } else { "copy mode" };
     let hook = mode.map_or(String::new(), |mode| format!(", {mode} XDP"));
-    let caps = Caps { payload_at: HEADERS, blocks: false, note: format!("AF_XDP, {copies}{hook}") };
-    Ok(split(bound, program, caps))
+    let note = format!("AF_XDP, {copies}{hook}");
+    let (outward, inward) = match stamp {
+        Stamp::App | Stamp::Socket => (Vec::new(), Vec::new()),
+        Stamp::Xdp => (Vec::new(), vec![Point::DriverIn]),
+        Stamp::Nic if bound.metadata => (vec![Point::CardOut], vec![Point::CardIn, Point::DriverIn]),
+        Stamp::Nic => (Vec::new(), vec![Point::CardIn, Point::DriverIn]),
+    };
+    let caps = |stamps| Caps { payload_at: HEADERS, blocks: false, note: note.clone(), stamps };
+    Ok(split(bound, program, caps(outward), caps(inward)))
 }
 
 fn bind_failed(error: &io::Error) -> XdpError {
@@ -51,24 +64,37 @@ fn bind_failed(error: &io::Error) -> XdpError {
 
 type Attached = (Option<OwnedFd>, Option<sys::XdpMode>);
 
-fn attach(bound: &Bound, ifindex: u32, udp_port: u32) -> Result<Attached, XdpError> {
+fn attach(bound: &Bound, ifindex: u32, udp_port: u32, stamp: Stamp) -> Result<Attached, XdpError> {
     let mut object = MaybeUninit::uninit();
     let mut open =
         XskSkelBuilder::default().open(&mut object).map_err(|e| XdpError::bpf("opening the AF_XDP program", e))?;
-    open.maps.rodata_data.as_mut().expect("the program has constants").udp_port = udp_port;
-    let skel = open.load().map_err(|e| XdpError::bpf("loading the AF_XDP program", e))?;
+    let constants = open.maps.rodata_data.as_mut().expect("the program has constants");
+    (constants.udp_port, constants.stamp) = (udp_port, u32::from(stamp != Stamp::App));
+    let by_card = stamp == Stamp::Nic;
+    open.progs.to_socket.set_autoload(!by_card);
+    open.progs.to_socket_by_card.set_autoload(by_card);
+    if by_card {
+        // What a driver knows of a frame is for programs that are bound to its device.
+        open.progs.to_socket_by_card.set_ifindex(ifindex);
+        open.progs.to_socket_by_card.set_flags(libbpf_sys::BPF_F_XDP_DEV_BOUND_ONLY);
+    }
+    let skel = open.load().map_err(|e| match by_card {
+        true => XdpError::refused("loading the AF_XDP program", "the driver has no XDP metadata, so it stamps no frames"),
+        false => XdpError::bpf("loading the AF_XDP program", e),
+    })?;
     let queue = 0_u32.to_ne_bytes();
     skel.maps
         .sockets
         .update(&queue, &bound.fd.as_raw_fd().to_ne_bytes(), MapFlags::ANY)
         .map_err(|e| XdpError::bpf("handing the queue to the AF_XDP socket", e))?;
-    let (link, mode) = sys::attach_xdp(skel.progs.to_socket.as_fd(), ifindex)
+    let program = if by_card { skel.progs.to_socket_by_card.as_fd() } else { skel.progs.to_socket.as_fd() };
+    let (link, mode) = sys::attach_xdp(program, ifindex)
         .map_err(|e| XdpError::os(format!("attaching the AF_XDP program to interface {ifindex}"), &e))?;
     Ok((Some(link), Some(mode)))
 }
 
-fn split(bound: Bound, program: Option<OwnedFd>, caps: Caps) -> Port<XdpTx, XdpRx> {
-    let Bound { fd, umem, mut fill, completion, rx, tx, .. } = bound;
+fn split(bound: Bound, program: Option<OwnedFd>, out: Caps, inward: Caps) -> Port<XdpTx, XdpRx> {
+    let Bound { fd, umem, mut fill, completion, rx, tx, metadata, .. } = bound;
     let receive: Vec<u64> = (CHUNKS..2 * CHUNKS).map(|chunk| (chunk * CHUNK) as u64).collect();
     fill.push(&receive);
     Port {
@@ -77,10 +103,11 @@ fn split(bound: Bound, program: Option<OwnedFd>, caps: Caps) -> Port<XdpTx, XdpR
             umem: umem.clone(),
             tx,
             completion,
-            free: (0..CHUNKS).map(|chunk| (chunk * CHUNK) as u64).collect(),
-            caps: caps.clone(),
+            free: (0..CHUNKS).map(|chunk| (chunk * CHUNK + SEND_AT) as u64).collect(),
+            cards: metadata.then(ByCard::default),
+            caps: out,
         },
-        rx: XdpRx { fd, umem, rx, fill, _program: program, caps },
+        rx: XdpRx { fd, umem, rx, fill, _program: program, caps: inward },
     }
 }
 
@@ -92,7 +119,23 @@ pub struct XdpTx {
     completion: Consumer<u64>,
     /// Chunks that no ring holds.
     free: Vec<u64>,
+    cards: Option<ByCard>,
     caps: Caps,
+}
+
+/// Stamps of departures by the card: it writes them before the frame, and they are read when the chunk comes back.
+struct ByCard {
+    /// Frames sent so far.
+    sent: u32,
+    /// The number of the frame in each chunk.
+    numbers: Vec<u32>,
+    taken: Vec<(u32, u64)>,
+}
+
+impl Default for ByCard {
+    fn default() -> ByCard {
+        ByCard { sent: 0, numbers: vec![0; CHUNKS], taken: Vec::with_capacity(CHUNKS) }
+    }
 }
 
 /// The receiving half.
@@ -113,6 +156,15 @@ impl XdpTx {
         loop {
             let n = self.completion.pop(&mut done);
             self.free.extend_from_slice(&done[..n]);
+            if let Some(cards) = &mut self.cards {
+                for &address in &done[..n] {
+                    // SAFETY: the chunk has come back, so it is in no ring.
+                    let stamp = socket::card_stamp(unsafe { self.umem.before(address, socket::TX_METADATA) });
+                    if stamp > 0 {
+                        cards.taken.push((cards.numbers[address as usize / CHUNK], stamp));
+                    }
+                }
+            }
             if n < done.len() {
                 return;
             }
@@ -165,7 +217,15 @@ impl Transmit for XdpTx {
             // SAFETY: as in `prepare`.
             let Some(len) = fill(unsafe { self.umem.chunk(address, LARGEST) }) else { break };
             self.free.pop();
-            batch[filled] = libc::xdp_desc { addr: address, len: len as u32, options: 0 };
+            let mut options = 0;
+            if let Some(cards) = &mut self.cards {
+                // SAFETY: as above.
+                socket::ask_for_stamp(unsafe { self.umem.before(address, socket::TX_METADATA) });
+                cards.numbers[address as usize / CHUNK] = cards.sent;
+                cards.sent = cards.sent.wrapping_add(1);
+                options = libc::XDP_TX_METADATA;
+            }
+            batch[filled] = libc::xdp_desc { addr: address, len: len as u32, options };
             filled += 1;
         }
         if filled > 0 {
@@ -173,6 +233,17 @@ impl Transmit for XdpTx {
             self.flush()?;
         }
         Ok(filled)
+    }
+
+    fn reap(&mut self, each: &mut dyn FnMut(u32, Outward)) -> io::Result<usize> {
+        self.reclaim();
+        let taken = self.cards.as_mut().map_or(&mut [][..], |cards| &mut cards.taken);
+        taken.iter().for_each(|&(number, stamp)| each(number, Outward::Card(stamp)));
+        let count = taken.len();
+        if let Some(cards) = &mut self.cards {
+            cards.taken.clear();
+        }
+        Ok(count)
     }
 }
 
@@ -182,7 +253,7 @@ impl Receive for XdpRx {
     }
 
     #[inline]
-    fn recv(&mut self, mut each: impl FnMut(&[u8], Tsc)) -> io::Result<usize> {
+    fn recv(&mut self, mut each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
         let mut batch = [libc::xdp_desc { addr: 0, len: 0, options: 0 }; BATCH];
         let arrived = self.rx.pop(&mut batch);
         if arrived == 0 {
@@ -191,12 +262,22 @@ impl Receive for XdpRx {
             }
             return Ok(0);
         }
-        let now = usect_clock::tsc();
+        let now = Found::at(usect_clock::tsc());
+        let stamped = !self.caps.stamps.is_empty();
         let mut used = [0; BATCH];
         for (descriptor, used) in batch[..arrived].iter().zip(&mut used) {
             // SAFETY: the kernel handed the chunk over through the receive ring, so it is ours until it goes
             // back into the fill ring below.
-            each(unsafe { self.umem.chunk(descriptor.addr, descriptor.len as usize) }, now);
+            let frame = unsafe { self.umem.chunk(descriptor.addr, descriptor.len as usize) };
+            let found = if stamped {
+                // SAFETY: as above; the program leaves this much before every frame.
+                let stamps = unsafe { self.umem.before(descriptor.addr, STAMPS) };
+                let word = |at: usize| u64::from_ne_bytes(stamps[at..at + 8].try_into().expect("eight bytes"));
+                Found { driver: word(0), card: word(8), ..now }
+            } else {
+                now
+            };
+            each(frame, found);
             *used = descriptor.addr - descriptor.addr % CHUNK as u64;
         }
         // There is always room, see FILL_RING.

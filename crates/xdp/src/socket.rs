@@ -55,6 +55,33 @@ impl Umem {
         // SAFETY: inside the mapping by the assertion; exclusive by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr().add(address), length) }
     }
+
+    /// The `length` bytes before `address`, in the same chunk: metadata.
+    ///
+    /// # Safety
+    /// As for [`Umem::chunk`].
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "as for chunk")]
+    pub(crate) unsafe fn before(&self, address: u64, length: usize) -> &mut [u8] {
+        assert!(address as usize % CHUNK >= length, "metadata outside the chunk");
+        // SAFETY: by the caller's promise.
+        unsafe { self.chunk(address - length as u64, length) }
+    }
+}
+
+/// Bytes before a frame to be sent in which the card is told what to do and says what it did
+/// (`struct xsk_tx_metadata`, which grew to this with Linux 6.14).
+pub(crate) const TX_METADATA: usize = 24;
+
+/// Asks for the stamp of a departure: flags at 0, and the stamp's place at 8 cleared.
+pub(crate) fn ask_for_stamp(metadata: &mut [u8]) {
+    metadata.fill(0);
+    metadata[..8].copy_from_slice(&u64::from(libc::XDP_TXMD_FLAGS_TIMESTAMP).to_ne_bytes());
+}
+
+/// The stamp that the card left; 0 if it left none.
+pub(crate) fn card_stamp(metadata: &[u8]) -> u64 {
+    u64::from_ne_bytes(metadata[8..16].try_into().expect("eight bytes"))
 }
 
 impl Drop for Umem {
@@ -73,20 +100,23 @@ pub(crate) struct Bound {
     pub(crate) rx: Consumer<libc::xdp_desc>,
     pub(crate) tx: Producer<libc::xdp_desc>,
     pub(crate) zero_copy: bool,
+    /// Whether frames to be sent have metadata before them.
+    pub(crate) metadata: bool,
 }
 
 /// Binds a socket to a queue of an interface of the calling thread's namespace, without copies where the
-/// driver can.
-pub(crate) fn bind(ifindex: u32, queue: u32) -> io::Result<Bound> {
-    match bind_as(ifindex, queue, libc::XDP_ZEROCOPY) {
+/// driver can. `by_card` asks for metadata before frames to be sent. With copies there is none: in its place for the
+/// card's stamp the kernel would leave the time at which it let go of the frame (`xsk_destruct_skb`).
+pub(crate) fn bind(ifindex: u32, queue: u32, by_card: bool) -> io::Result<Bound> {
+    match bind_as(ifindex, queue, libc::XDP_ZEROCOPY, by_card) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EINVAL)) => {
-            bind_as(ifindex, queue, libc::XDP_COPY)
+            bind_as(ifindex, queue, libc::XDP_COPY, false)
         }
         result => result,
     }
 }
 
-fn bind_as(ifindex: u32, queue: u32, mode: u16) -> io::Result<Bound> {
+fn bind_as(ifindex: u32, queue: u32, mode: u16, by_card: bool) -> io::Result<Bound> {
     // SAFETY: no pointers; the result is checked.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
@@ -95,7 +125,7 @@ fn bind_as(ifindex: u32, queue: u32, mode: u16) -> io::Result<Bound> {
     // SAFETY: a fresh descriptor that nobody else owns.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let umem = Umem::new()?;
-    register(&fd, &umem)?;
+    register(&fd, &umem, by_card)?;
     let raw = fd.as_raw_fd();
     let offsets = mmap_offsets(&fd)?;
     let bound = Bound {
@@ -106,6 +136,7 @@ fn bind_as(ifindex: u32, queue: u32, mode: u16) -> io::Result<Bound> {
         fd: Arc::new(fd),
         umem: Arc::new(umem),
         zero_copy: mode == libc::XDP_ZEROCOPY,
+        metadata: by_card,
     };
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
@@ -119,14 +150,14 @@ fn bind_as(ifindex: u32, queue: u32, mode: u16) -> io::Result<Bound> {
     if failed == 0 { Ok(bound) } else { Err(io::Error::last_os_error()) }
 }
 
-fn register(fd: &OwnedFd, umem: &Umem) -> io::Result<()> {
+fn register(fd: &OwnedFd, umem: &Umem, by_card: bool) -> io::Result<()> {
     let registration = libc::xdp_umem_reg {
         addr: umem.at.as_ptr() as u64,
         len: Umem::LENGTH as u64,
         chunk_size: CHUNK as u32,
         headroom: 0,
-        flags: 0,
-        tx_metadata_len: 0,
+        flags: if by_card { libc::XDP_UMEM_TX_METADATA_LEN } else { 0 },
+        tx_metadata_len: if by_card { TX_METADATA as u32 } else { 0 },
     };
     set(fd, libc::XDP_UMEM_REG, &registration)?;
     for ring in [libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING] {

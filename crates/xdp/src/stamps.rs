@@ -1,7 +1,7 @@
 //! The stamp table of `bpf/stamps.bpf.h`, as user space reads it.
 
 use std::net::SocketAddrV4;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use usect_core::buckets;
 use usect_core::frame::Flow;
 use usect_core::histogram::Histogram;
@@ -18,10 +18,22 @@ pub(crate) struct SharedSpan {
     to: AtomicU64,
 }
 
+/// `struct slot`; lateness is the low half of the third word, the state the high one.
+#[repr(C)]
+struct Slot {
+    departure: AtomicU64,
+    sequence: AtomicU64,
+    state: AtomicU64,
+    arrival: AtomicU64,
+}
+
+/// State of a slot whose frame has arrived.
+const ARRIVED: u64 = 2;
+
 /// `struct stamps`.
 #[repr(C)]
 pub(crate) struct Stamps {
-    slots: [[AtomicU64; 3]; SLOTS],
+    slots: [Slot; SLOTS],
     latency: [AtomicU64; buckets::LEN],
     scheduled: [AtomicU64; buckets::LEN],
     slow: [SharedSpan; SLOW],
@@ -62,6 +74,15 @@ impl Stamps {
             warmup_sent,
             warmup_arrivals: get(&self.warmup_arrivals),
         }
+    }
+
+    /// When a frame departed and arrived, on `CLOCK_MONOTONIC`, by the low half of its number; `None` when its place
+    /// is another's.
+    pub(crate) fn passed(&self, sequence: u32) -> Option<(u64, u64)> {
+        let slot = &self.slots[sequence as usize % SLOTS];
+        let is_its = || slot.sequence.load(Acquire) as u32 == sequence && slot.state.load(Acquire) >> 32 == ARRIVED;
+        let found = is_its().then(|| (slot.departure.load(Acquire), slot.arrival.load(Acquire)));
+        found.filter(|_| is_its())
     }
 
     /// Latency so far, as counts per bucket.

@@ -20,6 +20,7 @@ use usect_core::frame::Flow;
 use usect_core::histogram::Histogram;
 use usect_core::measurement::Measurement;
 use usect_core::stall::SpanLog;
+use usect_port::Taps;
 use usect_port::client::Probe;
 
 /// The two interfaces of a cut-open wire, by their indices in the tap's namespace.
@@ -82,6 +83,12 @@ impl Probe for Mapped<State> {
     }
 }
 
+impl Taps for Mapped<State> {
+    fn passed(&self, sequence: u32) -> Option<(u64, u64)> {
+        self.stamps.passed(sequence)
+    }
+}
+
 /// Attached taps; detached when dropped.
 pub struct Tap {
     links: [OwnedFd; 4],
@@ -108,6 +115,11 @@ impl Tap {
 
     /// A window on what it sees.
     pub fn probe(&self) -> Arc<dyn Probe> {
+        self.state.clone()
+    }
+
+    /// The stamps of single frames, as long as their places aren't taken by later ones.
+    pub fn stamps(&self) -> Arc<dyn Taps> {
         self.state.clone()
     }
 

@@ -1,7 +1,9 @@
 //! AF_XDP ports on a veth pair between two namespaces.
 
+use usect_core::scenario::Stamp;
+use usect_core::stages::Point;
 use usect_lab::{Lab, Link, Shape, State, within};
-use usect_port::{Port, Receive, Take, conformance};
+use usect_port::{Port, Receive, Take, Transmit, conformance};
 use usect_testing::root;
 use usect_xdp::XdpError;
 use usect_xdp::afxdp::{self, XdpRx, XdpTx};
@@ -13,7 +15,11 @@ fn wire(name: &str, work: impl FnOnce(&Lab)) {
 }
 
 fn open(link: &Link, take: Take) -> Result<Port<XdpTx, XdpRx>, XdpError> {
-    within(link.netns.as_deref(), || afxdp::open(link.index, take)).unwrap()
+    open_stamped(link, take, Stamp::App)
+}
+
+fn open_stamped(link: &Link, take: Take, stamp: Stamp) -> Result<Port<XdpTx, XdpRx>, XdpError> {
+    within(link.netns.as_deref(), || afxdp::open(link.index, take, stamp)).unwrap()
 }
 
 #[test]
@@ -25,6 +31,62 @@ fn conforms_in_both_directions() {
         let (mut a, mut b) = (open(lab.tx(), Take::All).unwrap(), open(lab.rx(), Take::All).unwrap());
         conformance::check(&mut a.tx, &mut b.rx);
         conformance::check(&mut b.tx, &mut a.rx);
+    });
+}
+
+#[test]
+fn the_program_stamps_every_frame_and_frames_stay_whole() {
+    if !root() {
+        return;
+    }
+    wire("stamps", |lab| {
+        let open = |link| open_stamped(link, Take::All, Stamp::Xdp).unwrap();
+        let (mut a, mut b) = (open(lab.tx()), open(lab.rx()));
+        assert_eq!((a.tx.caps().stamps.as_slice(), b.rx.caps().stamps.as_slice()), (&[][..], &[Point::DriverIn][..]));
+        conformance::check(&mut a.tx, &mut b.rx);
+        let before = usect_clock::mono().0;
+        let mut left = 3;
+        a.tx.send(|frame| {
+            frame[..60].fill(0xff);
+            left -= 1;
+            (left >= 0).then_some(60)
+        })
+        .unwrap();
+        let mut stamps = Vec::new();
+        while stamps.len() < 3 {
+            b.rx.recv(|_, found| stamps.push(found.driver)).unwrap();
+        }
+        let after = usect_clock::mono().0;
+        assert!(stamps.is_sorted() && before < stamps[0] && stamps[2] < after, "{before}, {stamps:?}, {after}");
+    });
+}
+
+/// The receive stamp of veth's driver is that of the sender's card: a program that is bound to the device runs, and
+/// finds that there is none.
+#[test]
+fn a_card_that_does_not_stamp_leaves_no_stamp() {
+    if !root() {
+        return;
+    }
+    wire("nocard", |lab| {
+        let mut a = open_stamped(lab.tx(), Take::Nothing, Stamp::Nic).unwrap();
+        let mut b = open_stamped(lab.rx(), Take::All, Stamp::Nic).unwrap();
+        conformance::check(&mut a.tx, &mut b.rx);
+        let mut once = Some(60);
+        a.tx.send(|frame| {
+            frame[..60].fill(0xff);
+            once.take()
+        })
+        .unwrap();
+        let mut found = None;
+        while found.is_none() {
+            b.rx.recv(|_, f| found = Some(f)).unwrap();
+        }
+        let found = found.unwrap();
+        assert!(found.card == 0 && found.driver > 0, "{found:?}");
+        // With copies the kernel would tell the time at which it let go of the frame.
+        assert!(a.tx.caps().stamps.is_empty());
+        assert_eq!(a.tx.reap(&mut |_, stamp| panic!("{stamp:?}")).unwrap(), 0);
     });
 }
 

@@ -1,7 +1,7 @@
 //! A ring of frames in memory shared with an AF_PACKET socket, TPACKET_V2: every slot has a status word
 //! that says whose it is (Documentation/networking/packet_mmap.rst).
 
-use super::socket::set;
+use crate::sockopt::set;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Orderin
 const SLOTS: usize = 2048;
 /// What a slot needs beside the frame: header, address, alignment, and 4 bytes for a VLAN tag.
 const OVERHEAD: usize = 96;
+/// Who took the stamp of a slot (`TP_STATUS_TS_RAW_HARDWARE`, `TP_STATUS_TS_SOFTWARE`).
+const BY_CARD: u32 = libc::TP_STATUS_TS_RAW_HARDWARE;
+const BY_STACK: u32 = libc::TP_STATUS_TS_SOFTWARE;
 /// Where a frame to be sent begins in its slot: behind the header, which is 32 bytes.
 const SEND_AT: usize = size_of::<libc::tpacket2_hdr>();
 
@@ -36,6 +39,10 @@ impl Drop for Ring {
 pub(super) struct Arrived {
     from: usize,
     length: usize,
+    /// Stamp of the card, on its clock; 0 if it took none.
+    pub(super) card: u64,
+    /// Stamp of the stack, on `CLOCK_REALTIME`; 0 if it took none.
+    pub(super) kernel: u64,
 }
 
 impl Ring {
@@ -129,12 +136,19 @@ impl Ring {
         assert!(status & libc::TP_STATUS_USER != 0, "the slot is the kernel's");
         // SAFETY: the slot is ours while its status is USER.
         let header = unsafe { &*self.header(self.next) };
-        let whole = Arrived { from: usize::from(header.tp_mac), length: header.tp_snaplen as usize };
+        let ns = u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec);
+        let stamped_by = |who| if status & who != 0 { ns } else { 0 };
+        let whole = Arrived {
+            from: usize::from(header.tp_mac),
+            length: header.tp_snaplen as usize,
+            card: stamped_by(BY_CARD),
+            kernel: stamped_by(BY_STACK),
+        };
         if status & libc::TP_STATUS_VLAN_VALID == 0 {
             return whole;
         }
         let (protocol, tag) = (header.tp_vlan_tpid, header.tp_vlan_tci);
-        let tagged = Arrived { from: whole.from - 4, length: whole.length + 4 };
+        let tagged = Arrived { from: whole.from - 4, length: whole.length + 4, ..whole };
         let frame = self.bytes_mut(&tagged);
         frame.copy_within(4..16, 0);
         frame[12..14].copy_from_slice(&protocol.to_be_bytes());

@@ -1,5 +1,6 @@
 //! AF_PACKET sockets and their options (packet(7)).
 
+use crate::sockopt::set;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -14,14 +15,6 @@ pub(super) fn raw() -> io::Result<OwnedFd> {
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as libc::c_int))?;
     Ok(socket)
-}
-
-/// Sets an option of plain data.
-pub(super) fn set<T: Copy>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-    let (at, size) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
-    // SAFETY: `value` is valid for reads of its size; what it points to, if anything, its callers keep alive.
-    let failed = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, at, size) };
-    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Binds to an interface; from now on frames of `protocol` (0: none) arrive.
@@ -43,21 +36,4 @@ pub(super) fn kick(socket: &OwnedFd) -> io::Result<()> {
     // SAFETY: an empty message; no memory is read.
     let sent = unsafe { libc::send(socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
     if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Lets only what `program` accepts into a socket, of any family.
-pub(crate) fn filter(socket: &impl AsRawFd, program: &[libc::sock_filter]) -> io::Result<()> {
-    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
-    let size = size_of_val(&program) as libc::socklen_t;
-    // SAFETY: the kernel reads `len` instructions, and writes nothing through the pointer.
-    let failed = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            (&raw const program).cast(),
-            size,
-        )
-    };
-    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

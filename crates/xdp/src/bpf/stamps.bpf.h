@@ -21,6 +21,7 @@ struct slot {
 	__u64 sequence;
 	__u32 lateness;
 	__u32 state; /* 0: never used or being written, 1: in flight, 2: arrived */
+	__u64 arrival; /* the first, while the state is 2 */
 };
 
 struct span {
@@ -111,6 +112,10 @@ static __always_inline void arrive(struct stamps *s, __u32 key, __u32 known, __u
 	if (((__u32)sequence ^ key) & known) {
 		count(&s->stale);
 		return;
+	}
+	if (slot->state == 1) {
+		slot->arrival = now;
+		barrier();
 	}
 	if (sequence < measure_from) {
 		slot->state = 2;

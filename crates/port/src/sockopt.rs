@@ -1,0 +1,23 @@
+//! Options of sockets of any family.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Sets an option of plain data.
+pub(crate) fn set<T: Copy>(
+    socket: &impl AsRawFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let (at, size) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: `value` is valid for reads of its size; what it points to, if anything, its callers keep alive.
+    let failed = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, at, size) };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets only what `program` accepts into a socket.
+pub(crate) fn filter(socket: &impl AsRawFd, program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}

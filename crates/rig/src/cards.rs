@@ -1,0 +1,106 @@
+//! Cards that stamp the frames of a trial: switched on before it, read while it runs, set back after it.
+
+use crate::RigError;
+use crate::path::{End, Ends};
+use std::sync::Arc;
+use usect_clock::phc::CardClock;
+use usect_core::trial::Trial;
+use usect_lab::settings::{self, Noted};
+use usect_lab::within;
+use usect_port::Cards;
+use usect_port::card::{self, Before, Offer, Receives, Stamping};
+
+/// The cards at the ends of a path, stamping.
+pub(crate) struct StampingCards {
+    /// Their clocks.
+    pub(crate) clocks: Arc<Cards>,
+    /// Whether the receiving card stamps PTP's own frames alone.
+    pub(crate) ptp_only: bool,
+    // In this order: set back, then struck out.
+    _on: Vec<Stamping>,
+    _noted: Vec<Noted>,
+}
+
+/// How a card is to be set back, as it is written down.
+const SETTING: &str = "hwtstamp";
+
+impl StampingCards {
+    /// Switches the cards on that stamp the frames of a trial: of a round trip, the near one.
+    pub(crate) fn on(trial: &Trial, ends: &Ends) -> Result<StampingCards, RigError> {
+        let sends = &ends.tx;
+        let receives = if trial.traffic.mode.returns() { &ends.tx } else { &ends.rx };
+        let (out, inward) = (offered(sends)?, offered(receives)?);
+        if !out.card_out {
+            return Err(lacks(sends, "has no card that stamps frames as they leave"));
+        }
+        if inward.card_in == Receives::Nothing {
+            return Err(lacks(receives, "has no card that stamps frames as they arrive"));
+        }
+        let clocks = Cards::new(clock(sends, &out)?, clock(receives, &inward)?);
+        let clocks = clocks.map_err(|e| RigError::Asked(format!("the clock of a card can't be read: {e}")))?;
+        let mut cards = StampingCards {
+            clocks: Arc::new(clocks),
+            ptp_only: inward.card_in == Receives::PtpOnly,
+            _on: Vec::new(),
+            _noted: Vec::new(),
+        };
+        cards.switch_on(sends, &out)?;
+        if receives.link != sends.link {
+            cards.switch_on(receives, &inward)?;
+        }
+        Ok(cards)
+    }
+
+    fn switch_on(&mut self, end: &End, offer: &Offer) -> Result<(), RigError> {
+        let interface = name(end);
+        if let Ok(Before { tx_type, rx_filter }) = within(end.netns.as_deref(), || Stamping::now(interface))? {
+            let value = format!("{tx_type} {rx_filter}");
+            self._noted.push(settings::note(SETTING, end.netns.as_deref(), interface, &value)?);
+        }
+        let on = within(end.netns.as_deref(), || Stamping::on(interface, offer))?;
+        let on = on.map_err(|e| RigError::Asked(format!("the card of `{interface}` refuses to stamp frames: {e}")))?;
+        self._on.push(on);
+        Ok(())
+    }
+}
+
+fn name(end: &End) -> &str {
+    end.link.as_ref().map_or("?", |link| &link.interface)
+}
+
+fn lacks(end: &End, what: &str) -> RigError {
+    let driver = end.link.as_ref().map_or("?", |link| &link.driver);
+    RigError::Asked(format!(
+        "stamp = \"nic\": interface `{0}` ({driver}) {what}; `usect engines --interface {0}` says who stamps there",
+        name(end)
+    ))
+}
+
+fn offered(end: &End) -> Result<Offer, RigError> {
+    let link = end.link.as_ref().ok_or_else(|| {
+        RigError::Asked("stamp = \"nic\": a port's address belongs to no interface, so no card is known".into())
+    })?;
+    let offered = within(end.netns.as_deref(), || card::offer(&link.interface))?;
+    offered.map_err(|e| RigError::Asked(format!("the driver of `{}` can't be asked for stamps: {e}", link.interface)))
+}
+
+fn clock(end: &End, offer: &Offer) -> Result<CardClock, RigError> {
+    let number = offer.clock.ok_or_else(|| lacks(end, "has a card that stamps, but no clock that can be read"))?;
+    CardClock::open(number).map_err(|e| RigError::Asked(format!("the clock of `{}` can't be opened: {e}", name(end))))
+}
+
+/// Sets back the cards that killed runs left stamping; one sentence each.
+pub(crate) fn recover() -> Result<Vec<String>, RigError> {
+    let mut said = Vec::new();
+    for stale in settings::stale(SETTING)? {
+        let mut words = stale.value().split(' ').map(str::parse);
+        if let (Some(Ok(tx_type)), Some(Ok(rx_filter))) = (words.next(), words.next()) {
+            let before = Before { tx_type, rx_filter };
+            // A namespace that is gone took its interfaces along.
+            let _ = within(stale.netns(), || Stamping::restore(stale.interface(), before));
+            said.push(format!("set the stamps of `{}` back, which a killed run had switched on", stale.interface()));
+        }
+        stale.strike_out()?;
+    }
+    Ok(said)
+}
