@@ -7,6 +7,7 @@ use usect_core::frame::FrameSize;
 use usect_core::port_name::PortName;
 use usect_core::rate::RateSpec;
 use usect_core::scenario::{DpdkSpec, Stamp};
+use usect_core::template::FrameSpec;
 
 /// Measures network latency at the microsecond scale, down to the 99.9999th percentile, and says how far
 /// each figure can be trusted.
@@ -110,6 +111,9 @@ pub(crate) struct Measure {
     /// Frames per second (20000, 20k, 1.5 Mpps) or bits per second on the line ('1 Gbit/s').
     #[arg(long, default_value = "20k")]
     pub(crate) rate: RateSpec,
+    /// The frames, as keys of a scenario's [traffic.frame]: 'vlans = [100], network = "ipv6"'.
+    #[arg(long, value_name = "TOML", default_value = "", hide_default_value = true)]
+    pub(crate) frame: FrameSpec,
     /// Spin for frames and departures, or sleep and block (udp only).
     #[arg(long, value_enum, default_value = "poll")]
     pub(crate) wait: WaitArg,

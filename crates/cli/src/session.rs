@@ -68,7 +68,7 @@ pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
         (false, true) => Mode::RoundTrip,
         (false, false) => Mode::OneWay,
     };
-    let traffic = TrafficSpec { frame_size: args.size, rate: args.rate, mode };
+    let traffic = TrafficSpec { frame_size: args.size, rate: args.rate, mode, frame: args.frame.clone() };
     let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, dut: None };
     let mut scenario = between_ports(client, traffic, cores, args.dpdk.clone().into());
     scenario.title = format!("{} to {}", args.tx, args.rx);

@@ -60,7 +60,8 @@ pub(crate) fn sandwiched_by_kernel(device: &File) -> io::Result<(u64, u64, u64)>
         return Err(io::Error::last_os_error());
     }
     let ns = |t: &libc::ptp_clock_time| t.sec as u64 * 1_000_000_000 + u64::from(t.nsec);
-    let taken = readings.ts[..CARD_READINGS as usize].iter().map(|[before, card, after]| (ns(before), ns(card), ns(after)));
+    let taken =
+        readings.ts[..CARD_READINGS as usize].iter().map(|[before, card, after]| (ns(before), ns(card), ns(after)));
     Ok(taken.min_by_key(|(before, _, after)| after.saturating_sub(*before)).expect("CARD_READINGS > 0"))
 }
 

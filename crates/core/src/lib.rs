@@ -20,5 +20,6 @@ pub mod signature;
 pub mod stages;
 pub mod stall;
 pub mod stats;
+pub mod template;
 pub mod tracker;
 pub mod trial;

@@ -1,8 +1,9 @@
 //! What a user asks for: a path, a traffic, a protocol of repetition and the clients to compare.
 
-use crate::frame::FrameSize;
+use crate::frame::{Endpoint, Flow, FrameSize};
 use crate::port_name::{Engine, PortName};
 use crate::rate::RateSpec;
+use crate::template::{FrameSpec, Template};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -38,7 +39,7 @@ pub struct Scenario {
 }
 
 /// The traffic of every client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficSpec {
     /// Ethernet frame size with FCS, in bytes.
@@ -48,6 +49,9 @@ pub struct TrafficSpec {
     /// One way (the default) or round trip.
     #[serde(default)]
     pub mode: Mode,
+    /// Its frames; by default Ethernet, IPv4 and UDP.
+    #[serde(default, skip_serializing_if = "FrameSpec::is_plain")]
+    pub frame: FrameSpec,
 }
 
 /// Which latency is measured.
@@ -329,9 +333,10 @@ impl Scenario {
                 "delay_ns is at most 1000000000, one second: frames are waited for no longer".into(),
             ));
         }
+        self.traffic.check().map_err(|message| ("[traffic", message))?;
         let mut names = BTreeSet::new();
         for client in &self.clients {
-            client.check(&self.dut, self.traffic.mode).map_err(|message| ("[[client]]", message))?;
+            client.check(&self.dut, &self.traffic).map_err(|message| ("[[client]]", message))?;
             if !names.insert(&client.name) {
                 return Err(("[[client]]", format!("two clients are named `{}`: give each its own name", client.name)));
             }
@@ -344,6 +349,18 @@ fn bad(text: &str, at: usize, message: String) -> BadScenario {
     let before = &text[..text.floor_char_boundary(at)];
     let line_start = before.rfind('\n').map_or(0, |i| i + 1);
     BadScenario { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1, message }
+}
+
+impl TrafficSpec {
+    fn check(&self) -> Result<(), String> {
+        if self.mode.returns() && !self.frame.is_plain() {
+            return Err("frames by template go one way: the reflector turns plain frames round only".into());
+        }
+        // What doesn't fit or overlaps does so whatever the addresses are.
+        let nobody = Endpoint { mac: [0; 6], address: std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0) };
+        let flow = Flow { source: nobody, destination: nobody };
+        Template::new(&self.frame, self.frame_size, &flow).map(|_| ())
+    }
 }
 
 impl Protocol {
@@ -365,7 +382,7 @@ impl Protocol {
 }
 
 impl ClientSpec {
-    fn check(&self, dut: &DutSpec, mode: Mode) -> Result<(), String> {
+    fn check(&self, dut: &DutSpec, traffic: &TrafficSpec) -> Result<(), String> {
         let name = &self.name;
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || !name.chars().all(plain) || name.starts_with('.') || name == "truth" {
@@ -374,7 +391,13 @@ impl ClientSpec {
         if self.wait == Wait::Block && self.engine != Engine::Udp {
             return Err(format!("client `{name}`: only the udp engine can wait by blocking; use wait = \"poll\""));
         }
-        if mode == Mode::PingPong && self.engine == Engine::Kernel {
+        if !traffic.frame.is_plain() && matches!(self.engine, Engine::Udp | Engine::Kernel) {
+            return Err(format!(
+                "client `{name}`: the {} engine sends plain frames only; [traffic.frame] goes with packet, xdp, dpdk and mem",
+                self.engine
+            ));
+        }
+        if traffic.mode == Mode::PingPong && self.engine == Engine::Kernel {
             return Err(format!("client `{name}`: the kernel engine sends by the clock and can't ping-pong"));
         }
         if !self.stamp.engines().contains(&self.engine) {

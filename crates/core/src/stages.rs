@@ -38,7 +38,21 @@ impl Point {
     /// How many there are.
     pub const COUNT: usize = 10;
 
-    /// Its name in tables.
+    /// Its name in figures, where its neighbours tell on which side it is.
+    pub fn short(self) -> &'static str {
+        match self {
+            Point::Sent | Point::Received => "application",
+            Point::Queued => "qdisc",
+            Point::DriverOut => "driver",
+            Point::CardOut | Point::CardIn => "card",
+            Point::DutIn => "tap in",
+            Point::DutOut => "tap out",
+            Point::DriverIn => "XDP program",
+            Point::KernelIn => "stack",
+        }
+    }
+
+    /// Its name in sentences.
     pub fn name(self) -> &'static str {
         match self {
             Point::Sent => "application (sends)",
@@ -222,6 +236,13 @@ pub struct StageRecord {
     pub to: Point,
     /// Its distribution.
     pub latency: Summary,
+}
+
+impl StageRecord {
+    /// `driver → tap in`.
+    pub fn name(&self) -> String {
+        format!("{} → {}", self.from.short(), self.to.short())
+    }
 }
 
 /// A percentile of the time from the first to the last point, taken apart.

@@ -2,7 +2,7 @@
 
 use crate::{DpdkError, Eal};
 use std::io;
-use usect_port::{Found, Caps, Port, Receive, Transmit};
+use usect_port::{Caps, Found, Port, Receive, Transmit};
 
 /// Never made.
 pub enum DpdkTx {}

@@ -8,7 +8,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use usect_core::frame::HEADERS;
 use usect_port::{BATCH, Caps, Found, Port, Receive, Transmit};
 
 /// Longest wait for the device to take a batch, before it is given up.
@@ -53,7 +52,7 @@ pub fn open(device: &str, largest: usize) -> Result<Port<DpdkTx, DpdkRx>, DpdkEr
         return Err(DpdkError::device(device, complaint(&log()).unwrap_or(error)));
     }
     let note = format!("DPDK, {}", driver(&opened));
-    let caps = Caps { payload_at: HEADERS, blocks: false, note, stamps: Vec::new() };
+    let caps = Caps { frames: true, blocks: false, note, stamps: Vec::new() };
     let opened = Arc::new(Opened(opened));
     let tx = DpdkTx { device: opened.clone(), frames: [Frame::NONE; BATCH], ready: false, caps: caps.clone() };
     Ok(Port { tx, rx: DpdkRx { device: opened, caps } })

@@ -17,7 +17,7 @@ impl Reflector {
         T: Transmit + 'static,
         R: Receive + 'static,
     {
-        let alter = if port.rx.caps().frames() { turn_round } else { |_: &mut [u8]| () };
+        let alter = if port.rx.caps().frames { turn_round } else { |_: &mut [u8]| () };
         let echo = Echo { stream: Stream::new(port.rx, port.tx, alter), reflected: 0 };
         Reflector(Spinning::start("reflector", clock, core, echo))
     }
@@ -70,15 +70,16 @@ mod tests {
     use super::*;
     use std::net::SocketAddrV4;
     use usect_core::frame::{Endpoint, Flow, FrameSize};
+    use usect_core::template::Template;
 
     #[test]
     fn a_reflected_frame_belongs_to_the_way_back() {
         let end =
             |n: u8| Endpoint { mac: [n; 6], address: SocketAddrV4::new([198, 18, 0, n].into(), 9000 + u16::from(n)) };
         let flow = Flow { source: end(1), destination: end(2) };
-        let mut frame = flow.frame(FrameSize::MIN);
+        let mut frame = Template::plain(&flow, FrameSize::MIN);
         turn_round(&mut frame);
-        assert_eq!(frame, flow.reversed().frame(FrameSize::MIN));
+        assert_eq!(frame, Template::plain(&flow.reversed(), FrameSize::MIN));
         turn_round(&mut [0; 20]);
     }
 }

@@ -65,13 +65,7 @@ pub fn note(setting: &str, netns: Option<&str>, interface: &str, value: &str) ->
     note_in(&State::from_env(), setting, netns, interface, value)
 }
 
-fn note_in(
-    state: &State,
-    setting: &str,
-    netns: Option<&str>,
-    interface: &str,
-    value: &str,
-) -> Result<Noted, LabError> {
+fn note_in(state: &State, setting: &str, netns: Option<&str>, interface: &str, value: &str) -> Result<Noted, LabError> {
     let entry = Entry {
         setting: setting.to_owned(),
         netns: netns.map(str::to_owned),
@@ -105,9 +99,11 @@ fn stale_in(state: &State, setting: &str) -> Result<Vec<Stale>, LabError> {
     };
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     paths.sort();
-    Ok(paths.into_iter().filter_map(|path| read(&path).map(|entry| Stale { entry, path })).filter(|stale| {
-        stale.entry.setting == setting && !stale.entry.owner.alive() && stale.entry.owner.since_boot()
-    }).collect())
+    Ok(paths
+        .into_iter()
+        .filter_map(|path| read(&path).map(|entry| Stale { entry, path }))
+        .filter(|stale| stale.entry.setting == setting && !stale.entry.owner.alive() && stale.entry.owner.since_boot())
+        .collect())
 }
 
 fn read(path: &Path) -> Option<Entry> {

@@ -140,12 +140,7 @@ impl Stamping {
     }
 
     fn set(&self, tx_type: i32, rx_filter: i32) -> io::Result<()> {
-        request(
-            &self.socket,
-            &self.interface,
-            libc::SIOCSHWTSTAMP,
-            &mut Config { flags: 0, tx_type, rx_filter },
-        )
+        request(&self.socket, &self.interface, libc::SIOCSHWTSTAMP, &mut Config { flags: 0, tx_type, rx_filter })
     }
 
     /// Sets an interface of the calling thread's namespace back to how it was.

@@ -3,18 +3,19 @@
 pub use crate::live::Probe;
 use crate::live::{Live, Plan};
 use crate::paced::{Arrivals, Departures, Seen, Sent, drive};
-use crate::route::{Joint, Route};
+use crate::route::{self, Joint, Route};
 use crate::{ClientError, Receive, Transmit, pin};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use usect_clock::Clock;
 use usect_clock::watch::Watch;
-use usect_core::frame::{Flow, HeaderSum};
+use usect_core::frame::Flow;
 use usect_core::histogram::Histogram;
 use usect_core::instant::Bridge;
 use usect_core::measurement::{Measurement, Pace};
 use usect_core::scenario::{Mode, Wait};
 use usect_core::stall::{SpanLog, Watched};
+use usect_core::template::{FrameSpec, Template};
 use usect_core::trial::Traffic;
 
 /// Runs a traffic over a path and returns what it measured.
@@ -89,6 +90,8 @@ pub struct PacketClient<T, R> {
     pub flow: Flow,
     /// The flow as it arrives: the same, or the way back.
     pub expected: Flow,
+    /// Its frames.
+    pub frame: FrameSpec,
     /// How it waits.
     pub wait: Wait,
     /// Its threads.
@@ -103,19 +106,20 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
     /// A client over two open halves; see the fields. `stop` ends its trial early.
     pub fn new(clock: Clock, tx: T, rx: R, flow: Flow, threads: Threads, stop: Arc<AtomicBool>) -> Self {
         let live = Arc::new(Live { stop, ..Live::default() });
-        let (wait, route) = (Wait::Poll, Route::default());
-        PacketClient { tx, rx, flow, expected: flow, wait, threads, route, clock, live }
+        let (wait, route, frame) = (Wait::Poll, Route::default(), FrameSpec::default());
+        PacketClient { tx, rx, flow, expected: flow, frame, wait, threads, route, clock, live }
     }
 
     fn plan(&self, traffic: &Traffic) -> Result<Plan, ClientError> {
+        let template = |flow: &Flow| Template::new(&self.frame, traffic.frame_size, flow).map_err(ClientError::Frame);
+        let frames = self.tx.caps().frames;
+        if !frames && !self.frame.is_plain() {
+            return Err(ClientError::Frame("a UDP socket sends plain frames only: choose packet, xdp or dpdk".into()));
+        }
         Ok(Plan {
-            flow: self.flow,
-            expected: self.expected,
-            traffic: *traffic,
             nonce: (usect_clock::tsc().0 >> 8) as u16,
-            payload_at: self.tx.caps().payload_at,
-            sum: HeaderSum::of(&self.flow.frame(traffic.frame_size)),
             joint: Joint::of(&self.route, &self.tx.caps().stamps, &self.rx.caps().stamps)?,
+            ..Plan::new(template(&self.flow)?, template(&self.expected)?, *traffic, frames)
         })
     }
 
@@ -224,6 +228,9 @@ impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
             outcome.measurement.notes.push(sending.clone());
         }
         outcome.measurement.notes.push(receiving.clone());
+        if let Some(note) = route::note(&self.route) {
+            outcome.measurement.notes.push(note);
+        }
         Ok(outcome)
     }
 }

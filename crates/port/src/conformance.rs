@@ -14,13 +14,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// # Panics
 /// When the pair does not conform.
 pub fn check(tx: &mut impl Transmit, rx: &mut impl Receive) {
-    let headers = tx.caps().payload_at;
-    assert_eq!(headers, rx.caps().payload_at, "both ends must agree on where the payload begins");
+    let frames = tx.caps().frames;
+    assert_eq!(frames, rx.caps().frames, "both ends must agree on whether they see whole frames");
     drain(rx);
     assert_eq!(tx.send(|_| None).unwrap(), 0, "an empty batch sends nothing");
     nothing_arrives(rx);
     for (round, size) in (0..40).zip(SIZES.into_iter().cycle()) {
-        let size = size - if headers == 0 { 42 } else { 0 };
+        let size = size - if frames { 0 } else { 42 };
         let count = 1 + round % BATCH;
         let sent = send_all(tx, round as u8, size, count);
         let received = receive_all(rx, count);

@@ -25,6 +25,9 @@ pub enum ClientError {
         /// Why it failed.
         source: io::Error,
     },
+    /// The frames that were asked for can't be made or sent.
+    #[error("{0}")]
+    Frame(String),
     /// Nobody took the stamps that were asked for.
     #[error(
         "no frame got the {stamp} stamps that were asked for ({missing}): `usect engines --interface IF` says who stamps there; \

@@ -4,47 +4,46 @@ use crate::live::Plan;
 use crate::{ClientError, Transmit};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use usect_clock::Clock;
-use usect_core::frame::{Flow, HEADERS, HeaderSum};
+use usect_core::frame::{Flow, FrameSize};
 use usect_core::rate::Rate;
 use usect_core::scenario::Mode;
+use usect_core::template::{Field, FrameSpec, How, Template, VarySpec};
 use usect_core::tracker::Departure;
 use usect_core::trial::Traffic;
 
 /// Longest wait for a port that takes nothing.
 const PATIENCE_NS: u64 = 2_000_000_000;
-/// Where the UDP source port stands in a frame: its low byte steps from frame to frame.
-const STEPPED: usize = 35;
-
 /// What is sent.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Flood {
-    /// The flow; its source port steps through 256 values, frame by frame.
-    pub flow: Flow,
-    /// How many frames, how large; its rate and mode don't matter.
+    /// The frames.
+    pub template: Template,
+    /// How many, how large; its rate and mode don't matter.
     pub traffic: Traffic,
     /// Whether every frame carries its number and the time of its departure.
     pub stamped: bool,
 }
 
 impl Flood {
-    /// `frames` frames of one size.
-    pub fn new(flow: Flow, frame_size: usect_core::frame::FrameSize, frames: u64, stamped: bool) -> Flood {
+    /// `frames` frames of one size; the source port steps through 256 values, frame by frame.
+    pub fn new(flow: Flow, frame_size: FrameSize, frames: u64, stamped: bool) -> Flood {
+        let first = u32::from(flow.source.address.port()) & !0xff;
+        let (from, to, how) = (first, first | 0xff, How::Step);
+        let stepping = VarySpec { field: Some(Field::SourcePort), at: None, width: None, from, to, how };
+        let spec = FrameSpec { vary: vec![stepping], ..FrameSpec::default() };
+        let template = Template::new(&spec, frame_size, &flow).expect("plain frames have ports");
         let traffic = Traffic { frame_size, rate: Rate::UNPACED, warmup_frames: 0, frames, mode: Mode::OneWay };
-        Flood { flow, traffic, stamped }
+        Flood { template, traffic, stamped }
     }
 
     /// Sends until everything has left or `stop` is set; returns how many frames left, and in how many
     /// nanoseconds.
     pub fn send(&self, clock: &Clock, tx: &mut impl Transmit, stop: &AtomicBool) -> Result<(u64, u64), ClientError> {
-        let Traffic { frame_size, frames, .. } = self.traffic;
-        let template = self.flow.frame(frame_size);
-        let payload_at = tx.caps().payload_at;
-        let begin = if payload_at > 0 { 0 } else { HEADERS };
-        tx.prepare(&template[begin..]);
-        let sum = HeaderSum::of(&template);
-        let (flow, traffic) = (self.flow, self.traffic);
-        let plan = Plan { flow, expected: flow, traffic, nonce: 0, payload_at, sum, joint: None };
-        let (length, stepping) = (template.len() - begin, payload_at > STEPPED);
+        let frames = self.traffic.frames;
+        let whole = tx.caps().frames;
+        let plan = Plan::new(self.template.clone(), self.template.clone(), self.traffic, whole);
+        tx.prepare(plan.sent.bytes(plan.from));
+        let length = plan.length();
         let mut index = 0;
         let began = clock.now();
         let mut progress = began;
@@ -53,11 +52,10 @@ impl Flood {
                 if index == frames {
                     return None;
                 }
-                if stepping {
-                    frame[STEPPED] = index as u8;
-                }
                 if self.stamped {
-                    plan.write(frame, index as u32, Departure { at: clock.now().0, lateness_ns: 0 });
+                    plan.write(frame, index, Departure { at: clock.now().0, lateness_ns: 0 });
+                } else if whole {
+                    plan.sent.write_unnumbered(frame, index);
                 }
                 index += 1;
                 Some(length)
@@ -76,7 +74,7 @@ impl Flood {
 mod tests {
     use super::*;
     use crate::{Receive, mem};
-    use usect_core::frame::{Endpoint, FrameSize};
+    use usect_core::frame::{Endpoint, HEADERS};
     use usect_core::signature::Signature;
 
     #[test]
@@ -91,7 +89,7 @@ mod tests {
             let mut expected = 0;
             while expected < 300 {
                 b.rx.recv(|frame, found| {
-                    assert_eq!(frame[STEPPED], expected as u8);
+                    assert_eq!(frame[35], expected as u8);
                     assert_eq!(usect_core::frame::internet_checksum(&frame[14..34]), 0);
                     let signature = Signature::read(0, &frame[HEADERS..]).filter(|_| stamped);
                     let fits = |s: Signature| s.sequence == expected && s.departure.at <= found.at.0;

@@ -11,9 +11,11 @@ pub mod fault;
 pub mod flood;
 mod live;
 pub mod mem;
+mod numbered;
 mod paced;
 pub mod packet;
 mod pin;
+pub mod probes;
 mod route;
 mod sockopt;
 mod stamping;
@@ -25,6 +27,7 @@ pub use route::{Cards, Route, Taps};
 use std::io;
 use usect_core::instant::Tsc;
 use usect_core::stages::Point;
+use usect_core::template::Word;
 
 /// Frames that a half hands over in one call, at the most.
 pub const BATCH: usize = 32;
@@ -32,8 +35,8 @@ pub const BATCH: usize = 32;
 /// What a half was proved to be able to do when it was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caps {
-    /// Where the payload begins in what `fill` and `each` see: 0 for datagrams, 42 for whole frames.
-    pub payload_at: usize,
+    /// Whether `fill` and `each` see whole frames, without FCS, or the payload of datagrams.
+    pub frames: bool,
     /// Whether [`Receive::recv`] waits in the kernel: its thread can't tell a stall from a wait.
     pub blocks: bool,
     /// What a reader of the result should know (`AF_XDP, copy mode`).
@@ -42,20 +45,13 @@ pub struct Caps {
     pub stamps: Vec<Point>,
 }
 
-impl Caps {
-    /// Whether the half carries whole frames rather than datagrams.
-    pub fn frames(&self) -> bool {
-        self.payload_at > 0
-    }
-}
-
 /// Which frames of an interface a port receives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Take {
     /// None: the port only sends.
     Nothing,
-    /// Those to one UDP port.
-    UdpPort(u16),
+    /// Those that have these words.
+    Only(Vec<Word>),
     /// All of them.
     All,
 }

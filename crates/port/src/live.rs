@@ -1,5 +1,7 @@
 //! What the threads of a packet client share: the plan of the trial, and its counters as it runs.
 
+use crate::ClientError;
+use crate::numbered::Numbered;
 use crate::route::Joint;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -7,8 +9,11 @@ use std::sync::atomic::{
     Ordering::{Relaxed, Release},
 };
 use usect_core::buckets::Recorder;
-use usect_core::frame::{Flow, HeaderSum};
+use usect_core::frame::HEADERS;
 use usect_core::instant::Tsc;
+use usect_core::signature::Signature;
+use usect_core::template::{Tag, Template};
+use usect_core::tracker::Departure;
 use usect_core::trial::Traffic;
 
 /// A window on a running measurement, read by another thread.
@@ -69,15 +74,79 @@ impl Probe for Live {
 /// What both halves of the paced loop need to know.
 pub(crate) struct Plan {
     /// What is sent.
-    pub(crate) flow: Flow,
+    pub(crate) sent: Template,
     /// What is expected to arrive: the same, or the way back.
-    pub(crate) expected: Flow,
+    pub(crate) expected: Template,
     pub(crate) traffic: Traffic,
     /// Tells this trial's frames from another's.
     pub(crate) nonce: u16,
-    pub(crate) payload_at: usize,
-    /// Of the header that every frame begins with.
-    pub(crate) sum: HeaderSum,
+    /// How much of the templates ports don't see: 0, or the headers of datagrams.
+    pub(crate) from: usize,
+    /// Departures (when, and how late) of frames that carry no more than their number.
+    pub(crate) departures: Option<Numbered>,
     /// Stamps of others than the client.
     pub(crate) joint: Option<Joint>,
 }
+
+impl Plan {
+    /// Frames of one kind, there and, in `expected`, back.
+    pub(crate) fn new(sent: Template, expected: Template, traffic: Traffic, frames: bool) -> Plan {
+        let departures = matches!(sent.tag(), Tag::Number { .. }).then(Numbered::default);
+        let from = if frames { 0 } else { HEADERS };
+        Plan { sent, expected, traffic, nonce: 0, from, departures, joint: None }
+    }
+
+    /// Writes what changes from frame to frame.
+    #[inline]
+    pub(crate) fn write(&self, buffer: &mut [u8], index: u64, departure: Departure) {
+        let sequence = index as u32;
+        if let Some(departures) = &self.departures {
+            departures.put(sequence, AT, departure.at);
+            departures.put(sequence, LATENESS, departure.lateness_ns);
+        }
+        self.sent.write(buffer, self.from, index, |place| {
+            if !place.is_empty() {
+                Signature { sequence, departure }.write(self.nonce, place);
+            }
+        });
+    }
+
+    /// Whether a frame, or a datagram that got here, is of the expected flow.
+    #[inline]
+    pub(crate) fn owns(&self, frame: &[u8]) -> bool {
+        self.from > 0 || self.expected.owns(frame)
+    }
+
+    /// The number and departure of a frame of the expected flow; `None` where it is damaged.
+    #[inline]
+    pub(crate) fn read(&self, frame: &[u8]) -> Option<Signature> {
+        if !self.expected.is_whole(frame, self.from) {
+            return None;
+        }
+        match self.expected.tag() {
+            Tag::Signature(at) => Signature::read(self.nonce, &frame[at - self.from..]),
+            Tag::Number { at, width } => {
+                let departures = self.departures.as_ref()?;
+                let number = frame[at..at + width].iter().fold(0, |number, &byte| number << 8 | u32::from(byte));
+                // Two bytes name the last frame that ends in them.
+                let sequence = if width == 2 { departures.owner(number as u16)? } else { number };
+                let [at, lateness_ns, _] = departures.find(sequence);
+                (at > 0).then_some(Signature { sequence, departure: Departure { at, lateness_ns } })
+            }
+        }
+    }
+
+    /// Bytes of what is handed to the port.
+    pub(crate) fn length(&self) -> usize {
+        self.sent.bytes(self.from).len()
+    }
+
+    pub(crate) fn unreachable(&self, sent: u64, elapsed_ns: u64) -> ClientError {
+        let reached = sent as f64 * 1e9 / elapsed_ns as f64;
+        ClientError::Rate { requested: self.traffic.rate.frames_per_second(), reached }
+    }
+}
+
+/// Words of [`Plan::departures`].
+const AT: usize = 0;
+const LATENESS: usize = 1;

@@ -6,7 +6,6 @@ mod ring;
 use crate::{BATCH, Caps, Found, Port, Receive, Transmit};
 use ring::{Putter, Taker};
 use std::io;
-use usect_core::frame::HEADERS;
 
 /// The sending end of a wire.
 pub struct MemTx {
@@ -31,7 +30,7 @@ pub fn pair(largest: usize) -> (MemPort, MemPort) {
 }
 
 fn caps() -> Caps {
-    Caps { payload_at: HEADERS, blocks: false, note: "ring inside the process".into(), stamps: Vec::new() }
+    Caps { frames: true, blocks: false, note: "ring inside the process".into(), stamps: Vec::new() }
 }
 
 impl Transmit for MemTx {

@@ -9,11 +9,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use usect_clock::Clock;
 use usect_clock::watch::Watch;
 use usect_core::buckets::Recorder;
-use usect_core::frame;
 use usect_core::instant::Tsc;
 use usect_core::scenario::Mode;
 use usect_core::schedule::Schedule;
-use usect_core::signature::{self, Signature};
+use usect_core::signature;
 use usect_core::stages::Stages;
 use usect_core::stall::{Span, SpanLog, THRESHOLD_NS};
 use usect_core::tracker::{Arrival, Departure, Tracker};
@@ -114,8 +113,7 @@ pub(crate) struct Sent {
 
 impl<'a, T: Transmit> Departures<'a, T> {
     pub(crate) fn new(clock: &'a Clock, port: &'a mut T, plan: &'a Plan, live: &'a Live, blocking: bool) -> Self {
-        let whole = plan.flow.frame(plan.traffic.frame_size);
-        port.prepare(if port.caps().frames() { &whole } else { &whole[frame::HEADERS..] });
+        port.prepare(plan.sent.bytes(plan.from));
         let frames = plan.traffic.warmup_frames + plan.traffic.frames;
         Departures {
             clock,
@@ -179,7 +177,7 @@ impl<'a, T: Transmit> Departures<'a, T> {
             }
             let late_ns = clock.rate().ns(now.0 - due);
             schedule.next();
-            plan.write(buffer, *index as u32, Departure { at: now.0, lateness_ns: late_ns });
+            plan.write(buffer, *index, Departure { at: now.0, lateness_ns: late_ns });
             if *index >= plan.traffic.warmup_frames {
                 lateness.record(late_ns);
                 if *index == plan.traffic.warmup_frames {
@@ -188,7 +186,7 @@ impl<'a, T: Transmit> Departures<'a, T> {
             }
             *last = now;
             *index += 1;
-            Some(plan.length(port_frames(plan)))
+            Some(plan.length())
         });
         live.sent.store(*index, Relaxed);
         sent.map_err(ClientError::sending)
@@ -222,10 +220,6 @@ impl<'a, T: Transmit> Departures<'a, T> {
         let hopeless = late_ns > HOPELESS_NS.max(offset / 50).min(signature::MAX_LATENESS_NS);
         if hopeless { Err(self.plan.unreachable(self.index, offset + late_ns)) } else { Ok(()) }
     }
-}
-
-fn port_frames(plan: &Plan) -> bool {
-    plan.payload_at > 0
 }
 
 impl<T: Transmit> Half for Departures<'_, T> {
@@ -319,11 +313,10 @@ impl Seen<'_> {
     /// when a stall of this thread ended that came directly before, or 0.
     #[inline]
     fn classify(&mut self, clock: &Clock, plan: &Plan, live: &Live, frame: &[u8], found: Found, stall_end: Tsc) {
-        let payload = match plan.payload(frame) {
-            Some(payload) => payload,
-            None => return self.tracker.foreign(),
-        };
-        let Some(signature) = plan.read(payload) else { return self.tracker.corrupted() };
+        if !plan.owns(frame) {
+            return self.tracker.foreign();
+        }
+        let Some(signature) = plan.read(frame) else { return self.tracker.corrupted() };
         if self.tracker.arrived(signature.sequence) != Arrival::Measured {
             return;
         }
@@ -408,42 +401,5 @@ impl<R: Receive> Half for Arrivals<'_, '_, R> {
         }
         let begins = before == 0 && received > 0;
         Ok(Turn { received: handled, sent: 0, done: handled == 0 && self.over(now), begins })
-    }
-}
-
-impl Plan {
-    /// Writes what changes from frame to frame.
-    #[inline]
-    pub(crate) fn write(&self, buffer: &mut [u8], sequence: u32, departure: Departure) {
-        if port_frames(self) {
-            self.sum.identify(buffer, sequence as u16);
-        }
-        Signature { sequence, departure }.write(self.nonce, &mut buffer[self.payload_at..]);
-    }
-
-    /// The signature of a payload that is whole, fill included.
-    #[inline]
-    fn read(&self, payload: &[u8]) -> Option<Signature> {
-        let whole =
-            payload.len() == self.traffic.frame_size.payload() && payload[signature::LEN..].iter().all(|&b| b == 0);
-        if whole { Signature::read(self.nonce, payload) } else { None }
-    }
-
-    /// The payload of a frame of the expected flow; `None` for any other.
-    #[inline]
-    fn payload<'f>(&self, frame: &'f [u8]) -> Option<&'f [u8]> {
-        if !port_frames(self) {
-            return Some(frame);
-        }
-        self.expected.owns(frame).then(|| &frame[self.payload_at..])
-    }
-
-    pub(crate) fn length(&self, whole_frame: bool) -> usize {
-        if whole_frame { self.traffic.frame_size.without_fcs() } else { self.traffic.frame_size.payload() }
-    }
-
-    fn unreachable(&self, sent: u64, elapsed_ns: u64) -> ClientError {
-        let reached = sent as f64 * 1e9 / elapsed_ns as f64;
-        ClientError::Rate { requested: self.traffic.rate.frames_per_second(), reached }
     }
 }

@@ -2,7 +2,7 @@
 //! those that arrive are seen before the stack sees them, which sees them all the same.
 
 mod ring;
-mod socket;
+pub(crate) mod socket;
 
 use crate::{BATCH, Caps, Found, Outward, Port, Receive, Take, Transmit, sockopt, stamping};
 use ring::Ring;
@@ -10,9 +10,9 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use usect_core::frame::HEADERS;
 use usect_core::scenario::Stamp;
 use usect_core::stages::Point;
+use usect_core::template::Word;
 
 const ETH_P_ALL: u16 = 3;
 /// Longest wait for the kernel to take a batch, before the interface is given up.
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// without FCS. `stamp` says who is to stamp them besides this process.
 pub fn open(ifindex: u32, take: Take, largest: usize, stamp: Stamp) -> io::Result<Port<PacketTx, PacketRx>> {
     let note = "AF_PACKET, TPACKET_V2 rings, past the queueing discipline".to_owned();
-    let caps = |stamps| Caps { payload_at: HEADERS, blocks: false, note: note.clone(), stamps };
+    let caps = |stamps| Caps { frames: true, blocks: false, note: note.clone(), stamps };
     let inward = match stamp {
         Stamp::Socket => vec![Point::KernelIn],
         // A slot has room for one stamp.
@@ -51,12 +51,11 @@ fn receiver(ifindex: u32, take: Take, largest: usize, stamp: Stamp, caps: Caps) 
     }
     let ring = Ring::map(&socket, libc::PACKET_RX_RING, largest)?;
     sockopt::set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1_i32)?;
-    if let Take::UdpPort(port) = take {
-        sockopt::filter(&socket, &udp_to(port))?;
+    if let Take::Only(words) = &take {
+        sockopt::filter(&socket, &only(words))?;
     }
-    let sink = if let Take::UdpPort(port) = take { sink(port)? } else { None };
     socket::bind(&socket, ifindex, if take == Take::Nothing { 0 } else { ETH_P_ALL })?;
-    Ok(PacketRx { ring, _socket: socket, _sink: sink, caps })
+    Ok(PacketRx { ring, _socket: socket, caps })
 }
 
 /// Keeps the stack of the calling thread's namespace, which gets every frame too, from answering datagrams to a
@@ -76,20 +75,27 @@ fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt, jf, k }
 }
 
-/// Accepts UDP over IPv4 to one port (classic BPF, Documentation/networking/filter.rst).
-fn udp_to(port: u16) -> [libc::sock_filter; 8] {
+/// Accepts frames that have these words (classic BPF, Documentation/networking/filter.rst). The kernel has taken the
+/// outermost VLAN tag out of a frame when a filter sees it.
+fn only(words: &[Word]) -> Vec<libc::sock_filter> {
     let op = instruction;
-    let (load, jump) = (libc::BPF_LD | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K);
-    [
-        op(load | libc::BPF_H, 0, 0, 12),
-        op(jump, 0, 5, 0x0800),
-        op(load | libc::BPF_B, 0, 0, 23),
-        op(jump, 0, 3, 17),
-        op(load | libc::BPF_H, 0, 0, 36),
-        op(jump, 0, 1, u32::from(port)),
-        op(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
-        op(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
-    ]
+    let (load, and, jump) =
+        (libc::BPF_LD | libc::BPF_ABS | libc::BPF_H, libc::BPF_ALU | libc::BPF_AND, libc::BPF_JMP | libc::BPF_JEQ);
+    let is_tagged = words.first().is_some_and(|word| word.at == 12 && [0x8100, 0x88a8].contains(&word.value));
+    let seen = |word: &&Word| !is_tagged || word.at > 14;
+    let shift = if is_tagged { 4 } else { 0 };
+    let checks: Vec<_> = words.iter().filter(seen).collect();
+    let mut program = Vec::new();
+    for (i, word) in checks.iter().enumerate() {
+        // To the last instruction, over this one's and three for each check that is left, and the one that accepts.
+        let away = (3 * (checks.len() - 1 - i) + 1) as u8;
+        program.push(op(load, 0, 0, u32::from(word.at - shift)));
+        program.push(op(and | libc::BPF_K, 0, 0, u32::from(word.mask)));
+        program.push(op(jump | libc::BPF_K, 0, away, u32::from(word.value)));
+    }
+    program.push(op(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX));
+    program.push(op(libc::BPF_RET | libc::BPF_K, 0, 0, 0));
+    program
 }
 
 /// The sending half.
@@ -104,7 +110,6 @@ pub struct PacketTx {
 pub struct PacketRx {
     ring: Ring,
     _socket: OwnedFd,
-    _sink: Option<UdpSocket>,
     caps: Caps,
 }
 

@@ -1,10 +1,10 @@
 //! Where frames are stamped besides the client itself, and joining the stamps of one frame: those of its departure
 //! come late, those of taps lie in a table of theirs, and each is on the clock of whoever took it.
 
+use crate::numbered::Numbered;
 use crate::{ClientError, Found, Outward};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex};
 use usect_clock::phc::CardClock;
 use usect_clock::{Wall, mono, tsc, wall};
@@ -77,8 +77,16 @@ impl Cards {
         self.sends.clock.is(&self.receives.clock)
     }
 
-    fn bridges(&self) -> (Bridge<Phc>, Bridge<Phc>) {
+    pub(crate) fn bridges(&self) -> (Bridge<Phc>, Bridge<Phc>) {
         (self.sends.bridge(), self.receives.bridge())
+    }
+
+    /// How well the two go together, for a reader.
+    pub(crate) fn accuracy(&self) -> String {
+        match self.one_clock() {
+            true => "one clock".to_owned(),
+            false => format!("two clocks, related to within {} ns", self.error_ns()),
+        }
     }
 
     /// Bound on the error of a time between two stamps of theirs, in nanoseconds.
@@ -105,7 +113,8 @@ pub(crate) struct Joint {
     points: Vec<Point>,
     /// The last of the stamps that departures get after the engine's own.
     last_outward: Option<Point>,
-    departed: Departed,
+    /// Stamps of departures: the queue's, the driver's, the card's.
+    departed: Numbered,
     wall: Wall,
 }
 
@@ -114,9 +123,8 @@ impl Joint {
     /// for.
     pub(crate) fn of(route: &Route, outward: &[Point], inward: &[Point]) -> Result<Option<Joint>, ClientError> {
         if let Some((from, to)) = between(route.stamp) {
-            let lacking = [(from, outward), (to, inward)].map(|(point, taken)| {
-                (point != Point::Sent && !taken.contains(&point)).then(|| point.name())
-            });
+            let lacking = [(from, outward), (to, inward)]
+                .map(|(point, taken)| (point != Point::Sent && !taken.contains(&point)).then(|| point.name()));
             let missing: Vec<&str> = lacking.into_iter().flatten().collect();
             if !missing.is_empty() {
                 return Err(ClientError::Unstamped { stamp: route.stamp, missing: missing.join(", ") });
@@ -127,7 +135,7 @@ impl Joint {
         Ok((!others.is_empty()).then(|| Joint {
             points: [&[Point::Sent][..], &others, &[Point::Received]].concat(),
             last_outward: outward.iter().max().copied(),
-            departed: Departed::default(),
+            departed: Numbered::default(),
             wall: wall(),
             route: route.clone(),
         }))
@@ -140,8 +148,13 @@ impl Joint {
 
     /// Notes a stamp; returns whether it is the last that the frame gets on its way out.
     pub(crate) fn departed(&self, number: u32, stamp: Outward) -> bool {
-        self.departed.note(number, stamp);
-        Some(point(stamp)) == self.last_outward
+        let (point, word, ns) = match stamp {
+            Outward::Queued(ns) => (Point::Queued, 0, ns),
+            Outward::Driver(ns) => (Point::DriverOut, 1, ns),
+            Outward::Card(ns) => (Point::CardOut, 2, ns),
+        };
+        self.departed.put(number, word, ns);
+        Some(point) == self.last_outward
     }
 
     /// Whether departures get stamps at all.
@@ -160,64 +173,11 @@ fn between(stamp: Stamp) -> Option<(Point, Point)> {
     }
 }
 
-fn point(stamp: Outward) -> Point {
-    match stamp {
-        Outward::Queued(_) => Point::Queued,
-        Outward::Driver(_) => Point::DriverOut,
-        Outward::Card(_) => Point::CardOut,
-    }
-}
-
-/// Stamps of departures, by number; written by the sending thread alone.
-struct Departed(Box<[Slot]>);
-
-/// The number of its frame, plus one; 0 while it is being written.
-#[derive(Default)]
-struct Slot {
-    number: AtomicU64,
-    queued: AtomicU64,
-    driver: AtomicU64,
-    card: AtomicU64,
-}
-
-impl Default for Departed {
-    fn default() -> Departed {
-        Departed((0..1 << 16).map(|_| Slot::default()).collect())
-    }
-}
-
-impl Departed {
-    fn slot(&self, number: u32) -> &Slot {
-        &self.0[number as usize % self.0.len()]
-    }
-
-    fn note(&self, number: u32, stamp: Outward) {
-        let (slot, owner) = (self.slot(number), u64::from(number) + 1);
-        if slot.number.load(Relaxed) != owner {
-            slot.number.store(0, Relaxed);
-            // Nobody may find the new stamps under the old number.
-            std::sync::atomic::fence(Release);
-            [&slot.queued, &slot.driver, &slot.card].into_iter().for_each(|field| field.store(0, Relaxed));
-            slot.number.store(owner, Release);
-        }
-        let (field, ns) = match stamp {
-            Outward::Queued(ns) => (&slot.queued, ns),
-            Outward::Driver(ns) => (&slot.driver, ns),
-            Outward::Card(ns) => (&slot.card, ns),
-        };
-        field.store(ns, Release);
-    }
-
-    /// The queue's, the driver's and the card's stamp; 0 where there is none yet.
-    fn find(&self, number: u32) -> (u64, u64, u64) {
-        let slot = self.slot(number);
-        let is_its = || slot.number.load(Acquire) == u64::from(number) + 1;
-        if !is_its() {
-            return (0, 0, 0);
-        }
-        let found = (slot.queued.load(Acquire), slot.driver.load(Acquire), slot.card.load(Acquire));
-        if is_its() { found } else { (0, 0, 0) }
-    }
+/// What a reader should know of a latency that isn't the client's own.
+pub(crate) fn note(route: &Route) -> Option<String> {
+    let (from, to) = between(route.stamp)?;
+    let clocks = route.cards.as_ref().map_or(String::new(), |cards| format!(", {}", cards.accuracy()));
+    Some(format!("{} stamps: from {} to {}{clocks}", route.stamp, from.name(), to.name()))
 }
 
 /// A frame that has arrived, and waits for the rest of its stamps.
@@ -300,7 +260,7 @@ impl<'a> Joining<'a> {
     /// that no more will come. `Ok(None)`: nothing to do now.
     pub(crate) fn turn(&mut self, last: bool) -> Result<Option<Option<Joined>>, ClientError> {
         let Some(flight) = self.waiting.front().copied() else { return Ok(None) };
-        let (queued, driver, card) = self.joint.departed.find(flight.sequence);
+        let [queued, driver, card] = self.joint.departed.find(flight.sequence);
         let waits = || mono().0.saturating_sub(flight.received) < PATIENCE_NS;
         if !last && !self.is_ready(&flight, driver, card) && waits() {
             return Ok(None);
@@ -369,8 +329,7 @@ impl<'a> Joining<'a> {
         let (from, to) = (passage.at(from)?, passage.at(to)?);
         let one_clock = self.joint.route.cards.as_ref().is_some_and(|cards| cards.one_clock());
         // On one clock no bridge is needed. A stamp before its predecessor is none.
-        let latency_ns =
-            if one_clock { flight.found.card.checked_sub(card) } else { to.checked_sub(from) }?;
+        let latency_ns = if one_clock { flight.found.card.checked_sub(card) } else { to.checked_sub(from) }?;
         let scheduled_ns = (from + latency_ns).saturating_sub(flight.sent) + flight.lateness_ns;
         Some(Joined { latency_ns, scheduled_ns, from })
     }
@@ -396,7 +355,10 @@ impl<'a> Joining<'a> {
             return Err(ClientError::ClockSet);
         }
         if self.joint.decides() && self.joined == 0 && self.stages.incomplete > 0 {
-            return Err(ClientError::Unstamped { stamp: self.joint.route.stamp, missing: "not one frame had all".into() });
+            return Err(ClientError::Unstamped {
+                stamp: self.joint.route.stamp,
+                missing: "not one frame had all".into(),
+            });
         }
         let cards = self.joint.route.cards.as_ref().map_or(0, |cards| cards.error_ns());
         self.stages.clock_error_ns = self.pair_error_ns + self.joint.wall.error_ns + cards;
@@ -464,7 +426,11 @@ mod tests {
         let mut joining = Joining::new(&joint, clock.rate());
         let now = mono().0;
         let real = (1 << 61) - (joint.wall.mono(1 << 61).0 - now);
-        joining.arrived(7, Departure { at: clock.now().0, lateness_ns: 50 }, Found { kernel: real + 5_000, ..found(&clock) });
+        joining.arrived(
+            7,
+            Departure { at: clock.now().0, lateness_ns: 50 },
+            Found { kernel: real + 5_000, ..found(&clock) },
+        );
         assert_eq!(joining.turn(false).unwrap(), None, "the driver's stamp is not in yet");
         assert!(!joint.departed(7, Outward::Queued(real)) && joint.departed(7, Outward::Driver(real + 1_500)));
         let joined = joining.turn(false).unwrap().unwrap().unwrap();
@@ -491,15 +457,5 @@ mod tests {
         let error = Joint::of(&route, &[Point::DriverOut], &[Point::CardIn]).err().unwrap().to_string();
         assert!(error.contains("(card (sends))"), "{error}");
         assert!(Joint::of(&Route::default(), &[], &[]).unwrap().is_none());
-    }
-
-    #[test]
-    fn an_old_number_is_not_found_in_its_successors_place() {
-        let table = Departed::default();
-        table.note(5, Outward::Driver(11));
-        table.note(5, Outward::Card(12));
-        assert_eq!(table.find(5), (0, 11, 12));
-        table.note(5 + (1 << 16), Outward::Queued(13));
-        assert_eq!((table.find(5), table.find(5 + (1 << 16))), ((0, 0, 0), (13, 0, 0)));
     }
 }

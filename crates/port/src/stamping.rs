@@ -96,11 +96,7 @@ impl Report {
 struct Control([u8; 512]);
 
 /// `recvmsg(2)`: how many bytes of `buffer` were filled, and what came with them.
-pub(crate) fn receive(
-    socket: &impl AsRawFd,
-    buffer: &mut [u8],
-    flags: libc::c_int,
-) -> io::Result<(usize, Report)> {
+pub(crate) fn receive(socket: &impl AsRawFd, buffer: &mut [u8], flags: libc::c_int) -> io::Result<(usize, Report)> {
     let mut control = Control([0; 512]);
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: plain integers and pointers, for which zero is a value.

@@ -28,7 +28,7 @@ pub fn open(local: SocketAddrV4, remote: SocketAddrV4, block: bool, stamp: Stamp
     enlarge_receive_buffer(&socket)?;
     stamping::enable(&socket, stamp)?;
     let caps = Caps {
-        payload_at: 0,
+        frames: false,
         blocks: block,
         note: if block { "UDP socket, blocking" } else { "UDP socket, polled" }.into(),
         stamps: stamping::outward(stamp, true),

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 use usect_core::frame::{Endpoint, Flow, FrameSize};
 use usect_core::scenario::Stamp;
+use usect_core::template::{FrameSpec, Template};
 use usect_lab::{Lab, Link, Shape, State, run, within};
 use usect_port::packet::{self, PacketRx, PacketTx};
 use usect_port::{Port, Receive, Take, Transmit, conformance};
@@ -79,9 +80,11 @@ fn only_what_it_takes_is_received_and_the_stack_does_not_answer() {
         };
         let flow = Flow { source: end(lab.tx(), 9000), destination: end(lab.rx(), 9001) };
         let mut tx = open(lab.tx(), Take::Nothing).tx;
-        let mut rx = open(lab.rx(), Take::UdpPort(9001)).rx;
-        let frame = flow.frame(FrameSize::MIN);
-        let other = Flow { destination: end(lab.rx(), 9002), ..flow }.frame(FrameSize::MIN);
+        let words = Template::new(&FrameSpec::default(), FrameSize::MIN, &flow).unwrap().words();
+        let mut rx = open(lab.rx(), Take::Only(words)).rx;
+        let _sink = within(lab.rx().netns.as_deref(), || packet::sink(9001)).unwrap().unwrap();
+        let frame = Template::plain(&flow, FrameSize::MIN);
+        let other = Template::plain(&Flow { destination: end(lab.rx(), 9002), ..flow }, FrameSize::MIN);
         send(&mut tx, &other);
         send(&mut tx, &frame);
         assert_eq!(receive(&mut rx), Some(frame));

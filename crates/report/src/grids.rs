@@ -13,6 +13,8 @@ use usect_core::stats::{self, Accuracy, Estimate, LADDER, Quantile};
 #[derive(Serialize)]
 pub(crate) struct Grids {
     key: Grid,
+    /// Absent where no client's frames were stamped on their way.
+    stages: Option<Grid>,
     accuracy: Grid,
     spread: Grid,
     stalls: Grid,
@@ -27,6 +29,7 @@ impl Grids {
     pub(crate) fn of(runs: &[StoredRun], series: &[Series<'_>]) -> Grids {
         Grids {
             key: key(series),
+            stages: stages(series),
             accuracy: accuracy(series),
             spread: spread(series),
             stalls: stalls(runs, series),
@@ -95,6 +98,27 @@ fn key(series: &[Series<'_>]) -> Grid {
         }
     }
     Grid::new(ladder(&["client", ""]), lines)
+}
+
+/// Percentiles of the time from application to application, taken apart.
+fn stages(series: &[Series<'_>]) -> Option<Grid> {
+    let mut lines = Vec::new();
+    for s in series {
+        let Some(record) = &s.client.measured.stages else { continue };
+        for (i, stage) in record.stages.iter().enumerate() {
+            let cell = |quantile: &Quantile| {
+                let Some(share) = record.shares.iter().find(|share| share.quantile == *quantile) else {
+                    return Entry::missing("n/a", format!("needs {}", format::count(quantile.needs())));
+                };
+                let total: f64 = share.stages_ns.iter().sum();
+                let part = if total > 0.0 { share.stages_ns[i] / total } else { 0.0 };
+                Entry::number(format::ns(share.stages_ns[i] as i64)).with(format!("{:.0} %", part * 100.0))
+            };
+            let cells = std::iter::once(Entry::text(stage.name())).chain(LADDER.iter().map(cell));
+            lines.push(if i == 0 { line(s, cells) } else { more(cells) });
+        }
+    }
+    (!lines.is_empty()).then(|| Grid::new(ladder(&["client", "stage"]), lines))
 }
 
 fn accuracy(series: &[Series<'_>]) -> Grid {

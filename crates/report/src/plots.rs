@@ -6,6 +6,7 @@ use serde::Serialize;
 use usect_core::histogram::Histogram;
 use usect_core::run::Spread;
 use usect_core::series::Point;
+use usect_core::stages::{Share, StageRecord};
 use usect_core::stall::CoreStalls;
 use usect_core::stats::{self, Estimate, LADDER};
 
@@ -32,6 +33,7 @@ struct ClientPlots<'a> {
     errors: &'a [Estimate],
     errors_clean: &'a [Estimate],
     spread: &'a [Spread],
+    stages: Option<StagePlots<'a>>,
     trials: Vec<TrialPlots<'a>>,
     stalls: Vec<Bar<'a>>,
 }
@@ -41,6 +43,13 @@ struct Distribution {
     #[serde(flatten)]
     curve: Curve,
     quantiles: Vec<Estimate>,
+}
+
+/// Percentiles of the whole, taken apart into stages of these names.
+#[derive(Serialize)]
+struct StagePlots<'a> {
+    names: Vec<String>,
+    shares: &'a [Share],
 }
 
 #[derive(Serialize)]
@@ -93,6 +102,10 @@ impl<'a> ClientPlots<'a> {
             errors: &series.client.errors,
             errors_clean: &series.client.errors_clean,
             spread: &series.client.spread,
+            stages: series.client.measured.stages.as_ref().map(|record| StagePlots {
+                names: record.stages.iter().map(StageRecord::name).collect(),
+                shares: &record.shares,
+            }),
             trials: series.trials().map(TrialPlots::of).collect(),
             stalls: series
                 .stalls()

@@ -78,17 +78,44 @@ fn title(runs: &[StoredRun]) -> String {
     }
 }
 
+/// What there is to know of how clients measured; who shares a note shares its line.
 fn notes(series: &[Series<'_>]) -> Vec<(String, String)> {
-    let of = |s: &Series<'_>| {
-        let measured = &s.client.measured;
-        let lost = (measured.unattributed > 0).then(|| {
-            let lost = format::count(measured.unattributed);
-            format!("{lost} slow samples or stalls did not fit the log, so touched samples are unknown")
-        });
-        let truth = s.client.truth.iter().flat_map(|t| t.notes.iter().map(|n| format!("truth: {n}")));
-        measured.notes.iter().cloned().chain(truth).chain(lost).map(|n| (s.label(), n)).collect::<Vec<_>>()
+    let mut notes: Vec<(Vec<String>, String)> = Vec::new();
+    for s in series {
+        for note in own_notes(s) {
+            match notes.iter_mut().find(|(_, text)| *text == note) {
+                Some((labels, _)) => labels.push(s.label()),
+                None => notes.push((vec![s.label()], note)),
+            }
+        }
+    }
+    let who = |labels: Vec<String>| match labels.len() {
+        all if all == series.len() && all > 1 => "all".to_owned(),
+        _ => labels.join(", "),
     };
-    series.iter().flat_map(of).collect()
+    notes.into_iter().map(|(labels, text)| (who(labels), text)).collect()
+}
+
+/// Stamps in the wrong order are worth a word above this share of the frames.
+const BACKWARDS: f64 = 0.001;
+
+fn own_notes(series: &Series<'_>) -> Vec<String> {
+    let measured = &series.client.measured;
+    let lost = (measured.unattributed > 0).then(|| {
+        let lost = format::count(measured.unattributed);
+        format!("{lost} slow samples or stalls did not fit the log, so touched samples are unknown")
+    });
+    let stages = measured.stages.as_ref();
+    let incomplete = stages.filter(|stages| stages.incomplete > 0).map(|stages| {
+        format!("stages: {} frames lacked a stamp and are left out there", format::count(stages.incomplete))
+    });
+    let backwards = stages.filter(|stages| stages.backwards as f64 > BACKWARDS * stages.frames as f64).map(|stages| {
+        let share = format::part(stages.backwards, stages.frames);
+        let error = format::ns(stages.clock_error_ns);
+        format!("stages: two stamps of {share} of the frames stood in the wrong order; clocks agree to within {error}")
+    });
+    let truth = series.client.truth.iter().flat_map(|t| t.notes.iter().map(|n| format!("truth: {n}")));
+    measured.notes.iter().cloned().chain(truth).chain(incomplete).chain(backwards).chain(lost).collect()
 }
 
 impl RunView {

@@ -360,6 +360,48 @@
     draw("series", traces, layout(axis("seconds of traffic"), latencyAxis("latency, µs", true), { shapes, annotations }));
   };
 
+  // --- stages --------------------------------------------------------------------------------------
+  // Sending in warm colours, the path in grey, receiving in cold ones.
+  const STAGE_COLORS = [
+    ["application → ", "#e69f00"], ["qdisc → ", "#d55e00"], ["driver → ", "#b8460e"], ["card → card", "#999999"], ["card → tap in", "#8a3a10"],
+    ["tap in → ", "#7f8a94"], ["tap out → card", "#a7d3f2"], ["tap out → XDP", "#7fc4ee"], ["tap out → ", "#56b4e9"], ["card → ", "#3a8fc2"],
+    ["XDP program → ", "#0072b2"], ["stack → ", "#00528a"],
+  ];
+  const stagePlace = (name) => STAGE_COLORS.findIndex(([begin]) => name.startsWith(begin));
+  const stageColor = (name) => (STAGE_COLORS[stagePlace(name)] ?? [, "#cc79a7"])[1];
+  const drawStages = () => {
+    const form = byId("stage-controls");
+    if (!form) return;
+    const clients = data.clients.filter((c) => c.stages);
+    const select = byId("stage-percentile");
+    if (!select.options.length) {
+      const most = Math.max(...clients.map((c) => c.stages.shares.length));
+      data.ladder.slice(0, most).forEach((name, i) => select.add(new Option(name, i)));
+    }
+    const index = +select.value, share = form.elements.bars.value === "share";
+    const rows = clients.filter((c) => c.stages.shares[index]);
+    const names = [...new Set(rows.flatMap((c) => c.stages.names))].sort((a, b) => stagePlace(a) - stagePlace(b));
+    const traces = names.map((name) => {
+      const trace = { type: "bar", orientation: "h", name, x: [], y: [], text: [], hoverinfo: "text", textposition: "none", marker: { color: stageColor(name), line: { width: 1, color: paper() } } };
+      for (const client of rows) {
+        const { stages_ns, frames } = client.stages.shares[index];
+        const at = client.stages.names.indexOf(name);
+        if (at < 0) continue;
+        const total = stages_ns.reduce((a, b) => a + b, 0);
+        trace.x.push(share ? 100 * stages_ns[at] / total : us(stages_ns[at]));
+        trace.y.push(client.label);
+        trace.text.push(`<b>${escape(client.label)}</b>, ${name}<br>${ns(stages_ns[at])} of ${ns(total)} (${(100 * stages_ns[at] / total).toFixed(0)} %)<br>mean of ${count(frames)} frames`);
+      }
+      return trace;
+    });
+    byId("stage-bars").style.height = `${130 + 38 * rows.length}px`;
+    draw("stage-bars", traces, layout(
+      axis(share ? "share of the time from application to application, %" : "time from application to application, µs", { rangemode: "tozero" }),
+      axis("", { autorange: "reversed", categoryorder: "array", categoryarray: rows.map((c) => c.label) }),
+      { barmode: "stack", bargap: 0.35, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, traceorder: "normal" }, hovermode: "closest" },
+    ));
+  };
+
   // --- stalls --------------------------------------------------------------------------------------
   const drawStalls = () => {
     const named = (name, bar, client) => ({ bar, row: escape(`${name}, ${bar.thread}${bar.core === null ? "" : ` on core ${bar.core}`}`), client });
@@ -416,7 +458,7 @@
     script.textContent = await unpack(byId("charts").textContent);
     document.head.append(script);
   };
-  const drawAll = () => [drawDistributions, drawErrors, drawSpread, drawSeries, drawStalls, drawLateness].forEach((d) => d());
+  const drawAll = () => [drawDistributions, drawStages, drawErrors, drawSpread, drawSeries, drawStalls, drawLateness].forEach((d) => d());
 
   try {
     await loadCharts();
@@ -431,6 +473,8 @@
   if (!data.clients.some((c) => c.scheduled)) controls.querySelector("[name=from]").closest("fieldset").hidden = true;
   controls.addEventListener("change", drawDistributions);
   byId("errors-clean").addEventListener("change", drawErrors);
+  byId("stage-controls")?.addEventListener("change", drawStages);
+  byId("stage-controls")?.addEventListener("submit", (event) => event.preventDefault());
   controls.addEventListener("submit", (event) => event.preventDefault());
   offerTimes();
   drawAll();

@@ -2,6 +2,7 @@
 
 use crate::RigError;
 use crate::path::{End, Ends};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use usect_clock::phc::CardClock;
 use usect_core::trial::Trial;
@@ -9,12 +10,14 @@ use usect_lab::settings::{self, Noted};
 use usect_lab::within;
 use usect_port::Cards;
 use usect_port::card::{self, Before, Offer, Receives, Stamping};
+use usect_port::client::Client;
+use usect_port::probes::{self, Probed, Sockets};
 
 /// The cards at the ends of a path, stamping.
 pub(crate) struct StampingCards {
     /// Their clocks.
     pub(crate) clocks: Arc<Cards>,
-    /// Whether the receiving card stamps PTP's own frames alone.
+    /// Whether one of them stamps PTP's own frames alone.
     pub(crate) ptp_only: bool,
     // In this order: set back, then struck out.
     _on: Vec<Stamping>,
@@ -36,19 +39,32 @@ impl StampingCards {
         if inward.card_in == Receives::Nothing {
             return Err(lacks(receives, "has no card that stamps frames as they arrive"));
         }
+        let ptp_only = inward.card_in == Receives::PtpOnly;
+        if ptp_only && trial.traffic.mode.returns() {
+            return Err(lacks(receives, "has a card that stamps PTP's frames alone, and its probes go one way"));
+        }
         let clocks = Cards::new(clock(sends, &out)?, clock(receives, &inward)?);
         let clocks = clocks.map_err(|e| RigError::Asked(format!("the clock of a card can't be read: {e}")))?;
-        let mut cards = StampingCards {
-            clocks: Arc::new(clocks),
-            ptp_only: inward.card_in == Receives::PtpOnly,
-            _on: Vec::new(),
-            _noted: Vec::new(),
-        };
+        let mut cards = StampingCards { clocks: Arc::new(clocks), ptp_only, _on: Vec::new(), _noted: Vec::new() };
         cards.switch_on(sends, &out)?;
         if receives.link != sends.link {
             cards.switch_on(receives, &inward)?;
         }
         Ok(cards)
+    }
+
+    /// A client beside which probes get the stamps.
+    pub(crate) fn probe(&self, load: Box<dyn Client>, ends: &Ends) -> Result<Box<dyn Client>, RigError> {
+        let index = |end: &End| end.link.as_ref().expect("cards were found at both ends").index;
+        let open = |end: &End, open: fn(u32) -> std::io::Result<OwnedFd>| {
+            let opened = within(end.netns.as_deref(), || open(index(end)))?;
+            opened.map_err(|e| {
+                RigError::Asked(format!("a socket for PTP probes on `{}` can't be opened: {e}", name(end)))
+            })
+        };
+        let (tx, rx) = (open(&ends.tx, probes::sender)?, open(&ends.rx, probes::receiver)?);
+        let sockets = Sockets::new(tx, rx, mac(&ends.tx), mac(&ends.rx));
+        Ok(Box::new(Probed::new(load, sockets, self.clocks.clone())))
     }
 
     fn switch_on(&mut self, end: &End, offer: &Offer) -> Result<(), RigError> {
@@ -62,6 +78,10 @@ impl StampingCards {
         self._on.push(on);
         Ok(())
     }
+}
+
+fn mac(end: &End) -> [u8; 6] {
+    end.link.as_ref().map_or([0; 6], |link| link.mac)
 }
 
 fn name(end: &End) -> &str {

@@ -8,6 +8,7 @@ use std::net::UdpSocket;
 use usect_core::frame::Flow;
 use usect_core::port_name::{Engine, Place, PortName};
 use usect_core::scenario::{Mode, Wait};
+use usect_core::template::Template;
 use usect_core::trial::Trial;
 use usect_dut::{Dut, Reflector};
 use usect_lab::within;
@@ -43,14 +44,15 @@ impl Opening<'_> {
     /// Opens the client. `inside` are the two ports of a DUT inside the process.
     pub(crate) fn open(&self, inside: Option<(MemPort, MemPort)>) -> Result<Opened, RigError> {
         let Opening { trial, ends, .. } = self;
-        let (largest, stamp) = (trial.traffic.frame_size.without_fcs(), trial.client.stamp);
-        let near = take(&ends.tx, trial.traffic.mode.returns());
-        let far = take(&ends.rx, true);
+        let (largest, stamp) = (trial.traffic.frame_size.without_fcs(), self.route.stamp);
+        let near = if trial.traffic.mode.returns() { self.only(&ends.flow().reversed())? } else { Take::Nothing };
+        let far = self.only(&ends.flow())?;
         match trial.client.engine {
             Engine::Udp => self.udp(),
             Engine::Packet => {
                 let open = |end, take| open::packet(end, take, largest, stamp);
-                Ok(self.generic(ends, open(&ends.tx, near)?, open(&ends.rx, far)?))
+                let sinks = vec![self.sink(&ends.tx)?, self.sink(&ends.rx)?];
+                Ok(Opened { sinks, ..self.generic(ends, open(&ends.tx, near)?, open(&ends.rx, far)?) })
             }
             Engine::Xdp => {
                 let open = |end, take| open::xdp(end, take, stamp);
@@ -65,11 +67,18 @@ impl Opening<'_> {
         }
     }
 
+    /// The frames of a flow, to be received.
+    fn only(&self, flow: &Flow) -> Result<Take, RigError> {
+        let template = Template::new(&self.rig.frame, self.trial.traffic.frame_size, flow).map_err(RigError::Asked)?;
+        Ok(Take::Only(template.words()))
+    }
+
     fn udp(&self) -> Result<Opened, RigError> {
         let client = &self.trial.client;
         let (tx, rx) = (self.ends.tx.endpoint.address, self.ends.rx.endpoint.address);
         let open = |netns: &Option<String>, local, remote| {
-            let opened = within(netns.as_deref(), || udp::open(local, remote, client.wait == Wait::Block, client.stamp))?;
+            let opened =
+                within(netns.as_deref(), || udp::open(local, remote, client.wait == Wait::Block, self.route.stamp))?;
             opened.map_err(|e| self.failed(format!("opening a UDP socket at {local}"), e))
         };
         let (near, far) = (open(&self.ends.tx.netns, tx, rx)?, open(&self.ends.rx.netns, rx, tx)?);
@@ -134,6 +143,7 @@ impl Opening<'_> {
         let mut client = PacketClient::new(rig.clock, tx, rx, flow, threads(rig.placement, trial), rig.stop.clone());
         client.wait = trial.client.wait;
         client.expected = expected;
+        client.frame = rig.frame.clone();
         client.route = self.route.clone();
         Box::new(client)
     }
@@ -157,11 +167,6 @@ impl Opening<'_> {
     fn failed(&self, what: String, source: std::io::Error) -> RigError {
         RigError::Client { client: self.trial.client.name.clone(), source: ClientError::io(what, source) }
     }
-}
-
-/// What the port at one end of a client's path receives.
-fn take(end: &End, receives: bool) -> Take {
-    if receives { Take::UdpPort(end.endpoint.address.port()) } else { Take::Nothing }
 }
 
 /// A blocking client needs two threads, because one can't sleep and receive at once; a round trip that

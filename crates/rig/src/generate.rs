@@ -54,7 +54,9 @@ pub fn generate(
     let port = scenario.clients[0].tx.as_ref().expect("the caller names a port");
     let sender = Sender { clock, core, frame_size, frames, stamped, stop };
     match port.engine {
-        Engine::Packet => sender.send(&end(port)?, |end| open::packet(end, Take::Nothing, frame_size.without_fcs(), Stamp::App)),
+        Engine::Packet => {
+            sender.send(&end(port)?, |end| open::packet(end, Take::Nothing, frame_size.without_fcs(), Stamp::App))
+        }
         Engine::Xdp => sender.send(&end(port)?, |end| open::xdp(end, Take::Nothing, Stamp::App)),
         Engine::Dpdk => {
             let Place::Device(device) = &port.place else { unreachable!("dpdk ports are devices") };

@@ -1,11 +1,12 @@
-//! What each engine can do with one interface, and which clocks stamp there: as its driver says, nothing is
-//! tried.
+//! What each engine can do with one interface, and who stamps frames there: as its driver says, nothing is sent.
 
 use crate::RigError;
-use crate::open::{LAB_DRIVER, lab_device};
 use crate::engines::{Finding, Verdict};
+use crate::open::{LAB_DRIVER, lab_device};
 use usect_core::environment::Environment;
 use usect_lab::{Link, audit, link, receive_queues, within};
+use usect_port::card::{self, Before, Offer, Receives, Stamping};
+use usect_xdp::afxdp;
 use usect_xdp::features::{Features, features};
 
 /// Findings about `INTERFACE[@NAMESPACE]`.
@@ -20,10 +21,10 @@ pub fn findings(name: &str) -> Result<Vec<Finding>, RigError> {
     let queues = receive_queues(&link)?;
     let facts = audit::interface(&link);
     let fact = |key: &str| fact(&facts, key);
-    let clock = match fact("timestamping.ptp-hardware-clock") {
-        None => Verdict::Fails("none".into()),
-        Some(number) => Verdict::Works(format!("/dev/ptp{number}")),
-    };
+    let offer = within(netns, || card::offer(interface))?
+        .map_err(|e| RigError::Asked(format!("the driver of `{interface}` can't be asked for stamps: {e}")))?;
+    let now = within(netns, || Stamping::now(interface))?.ok();
+    let metadata = within(netns, || afxdp::has_metadata(link.index))?;
     let finding = |name, purpose, verdict| Finding { name, purpose, verdict };
     Ok(vec![
         finding("interface", "what it is", described(&link, queues)),
@@ -32,9 +33,12 @@ pub fn findings(name: &str) -> Result<Vec<Finding>, RigError> {
         finding("xdp", "AF_XDP rings", xdp(&link, can, queues)),
         finding("dpdk", "poll-mode drivers of DPDK", dpdk(&link, fact("bus-info"))),
         finding("kernel", "generator and receiver in eBPF", kernel(&link, can)),
-        finding("clock", "of the card itself", clock),
-        finding("tx stamps", "by the card", stamps(fact("timestamping.hardware-transmit-timestamp-modes"))),
-        finding("rx stamps", "by the card", stamps(fact("timestamping.hardware-receive-filter-modes"))),
+        finding("clock", "of the card itself", clock(&offer)),
+        finding("stamp app", "by usect itself, both ways", Verdict::Works("every engine".into())),
+        finding("stamp socket", "by driver and stack", socket(&offer)),
+        finding("stamp nic", "by the card", nic(&offer, now)),
+        finding("stamp xdp", "by the XDP program, as frames arrive", Verdict::Works("engine xdp".into())),
+        finding("metadata", "card's stamps for engine xdp", by_metadata(metadata, can)),
     ])
 }
 
@@ -90,6 +94,37 @@ fn kernel(link: &Link, can: Features) -> Verdict {
     }
 }
 
-fn stamps(modes: Option<String>) -> Verdict {
-    modes.map_or(Verdict::Fails("the driver offers none".into()), Verdict::Works)
+fn clock(offer: &Offer) -> Verdict {
+    offer.clock.map_or(Verdict::Fails("none".into()), |number| Verdict::Works(format!("/dev/ptp{number}")))
+}
+
+fn socket(offer: &Offer) -> Verdict {
+    match (offer.software_out, offer.software_in) {
+        (true, true) => {
+            Verdict::Works("engines udp and packet: the driver as frames leave, the stack as they arrive".into())
+        }
+        (false, _) => Verdict::Fails("the driver doesn't stamp frames that leave".into()),
+        (true, false) => Verdict::Fails("the stack doesn't stamp frames that arrive".into()),
+    }
+}
+
+fn nic(offer: &Offer, now: Option<Before>) -> Verdict {
+    let now = now.map_or(String::new(), |now| format!("; set to tx {}, rx {} now", now.tx_type, now.rx_filter));
+    match (offer.card_out, offer.card_in) {
+        (true, Receives::All) => Verdict::Works(format!("every frame, both ways{now}")),
+        (true, Receives::PtpOnly) => Verdict::Works(format!("PTP's frames alone: sampled probes beside the load{now}")),
+        (true, Receives::Nothing) => Verdict::Fails("the card stamps frames that leave, and none that arrive".into()),
+        (false, Receives::Nothing) => Verdict::Fails("the card stamps no frames".into()),
+        (false, _) => Verdict::Fails("the card stamps frames that arrive, and none that leave".into()),
+    }
+}
+
+fn by_metadata(loads: bool, can: Features) -> Verdict {
+    match (loads, can.zero_copy) {
+        (false, _) => Verdict::Fails("the driver has no XDP metadata".into()),
+        (true, false) => {
+            Verdict::Fails("as frames arrive, if the card stamps them; as they leave it takes zero-copy".into())
+        }
+        (true, true) => Verdict::Works("where the driver fills them in; a run tells".into()),
+    }
 }

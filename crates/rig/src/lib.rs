@@ -23,6 +23,7 @@ use usect_core::environment::Environment;
 use usect_core::port_name::{Engine, Place};
 use usect_core::scenario::Scenario;
 use usect_core::stall::CoreStalls;
+use usect_core::template::FrameSpec;
 use usect_core::trial::{Trial, TrialResult};
 use usect_lab::audit;
 
@@ -33,6 +34,7 @@ const PLATFORM_NS: u64 = 500_000_000;
 pub struct Rig {
     clock: Clock,
     path: Path,
+    frame: FrameSpec,
     placement: Placement,
     cores: Vec<usize>,
     cpu_times: audit::CpuTimes,
@@ -114,7 +116,8 @@ impl Rig {
         let clock = Clock::calibrate()?;
         start_dpdk(scenario, &cores)?;
         let path = Path::up(scenario)?;
-        Ok(Rig { clock, path, placement, cores, cpu_times: audit::CpuTimes::now(), stop })
+        let frame = scenario.traffic.frame.clone();
+        Ok(Rig { clock, path, frame, placement, cores, cpu_times: audit::CpuTimes::now(), stop })
     }
 
     /// What the figures depend on: host, interfaces, clocks, placement; and what the cores did since the
@@ -127,6 +130,10 @@ impl Rig {
         facts.extend(audit::CpuTimes::now().steal_since(&self.cpu_times));
         let bridge = self.clock.bridge();
         facts.set("clock.tsc_hz", self.clock.rate().hz);
+        facts.set(
+            "clock.tsc_invariant",
+            if self.clock.is_invariant() { "yes" } else { "not promised, trusted all the same" },
+        );
         facts.set("clock.tsc_to_monotonic_error_ns", bridge.error_ns());
         facts.set("cores.sender", self.placement.sender);
         facts.set("cores.receiver", self.placement.receiver);

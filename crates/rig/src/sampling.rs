@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use usect_core::series::{Point, Sampler};
 use usect_core::trial::Traffic;
-use usect_port::Route;
+use usect_port::Cards;
 use usect_port::client::{Control, Probe};
 
 /// How often the user hears of progress.
@@ -34,7 +34,7 @@ pub(crate) fn watch(
     done: &AtomicBool,
     traffic: &Traffic,
     probes: (&Arc<dyn Probe>, Option<&Arc<dyn Probe>>),
-    (control, route): (&Control, &Route),
+    (control, cards): (&Control, Option<&Cards>),
     progress: &mut dyn FnMut(&Progress),
 ) -> (Vec<Point>, Vec<Point>) {
     let expected = Duration::from_nanos(traffic.rate.offset_ns(traffic.warmup_frames + traffic.frames));
@@ -53,7 +53,7 @@ pub(crate) fn watch(
             control.bridge.lock().expect("no holder panics").add(usect_clock::correlate());
             next += interval;
         }
-        if let Some(cards) = &route.cards {
+        if let Some(cards) = cards {
             // One that can't be read any more is found out when the trial ends.
             let _ = cards.read();
         }

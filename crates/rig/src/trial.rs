@@ -13,15 +13,18 @@ use usect_core::measurement::Measurement;
 use usect_core::port_name::Engine;
 use usect_core::scenario::{DutSpec, Stamp};
 use usect_core::stall::{self, Span, SpanLog, Watched};
+use usect_core::template::{Tag, Template};
 use usect_core::tracker::Counts;
 use usect_core::trial::{Trial, TrialResult};
 use usect_dut::{Bridge, Dut, Forwarder, Imposed, Redirect, Report, Spool, Wire};
 use usect_lab::{Link, within};
 use usect_port::client::{Control, Outcome};
 use usect_port::mem::{self, MemPort};
-use usect_port::{Port, Receive, Route, Take, Transmit};
-use usect_xdp::tap::{Cut, Key, Tap, Wiretap};
+use usect_port::{Cards, Port, Receive, Route, Take, Transmit};
+use usect_xdp::tap::{Cut, Tap, Wiretap};
 
+/// Where the identification stands in a plain frame.
+const IPV4_IDENTIFICATION: usize = 18;
 /// Largest frame that passes the lab's taps, without FCS.
 const LARGEST_XDP: usize = 3520;
 
@@ -34,14 +37,19 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     let known_delay_ns = dut.as_ref().filter(|_| one_way).and_then(|d| d.known_delay_ns());
     let tap = attach_tap(rig, trial, &ends)?;
     let cards = (trial.client.stamp == Stamp::Nic).then(|| StampingCards::on(trial, &ends)).transpose()?;
-    let route = Route {
-        stamp: trial.client.stamp,
-        taps: tap.as_ref().map(Tap::stamps),
-        cards: cards.as_ref().map(|cards| cards.clocks.clone()),
+    let probed = cards.as_ref().filter(|cards| cards.ptp_only);
+    let clocks = cards.as_ref().map(|cards| cards.clocks.clone());
+    let taps = tap.as_ref().map(Tap::stamps);
+    let route = match probed {
+        Some(_) => Route { taps, ..Route::default() },
+        None => Route { stamp: trial.client.stamp, taps, cards: clocks.clone() },
     };
-    let opened = Opening { rig, trial, ends: &ends, route: route.clone() }.open(inside)?;
+    let mut opened = Opening { rig, trial, ends: &ends, route }.open(inside)?;
+    if let Some(cards) = probed {
+        opened.client = cards.probe(opened.client, &ends)?;
+    }
     let Measured { outcome, series, reflected, bridge } =
-        measure(rig, trial, &ends, opened, (tap.as_ref(), &route), progress)?;
+        measure(rig, trial, &ends, opened, (tap.as_ref(), clocks.as_deref()), progress)?;
     let report = dut.map_or(Ok(Report::default()), |d| d.stop())?;
     let mut watched = outcome.watched;
     let others = report.watches.into_iter().chain(reflected.watches);
@@ -145,13 +153,18 @@ fn attach_tap(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Option<Tap>, RigE
     let cut = |(left, right): &(Link, Link)| Cut { left: left.index, right: right.index };
     let comes_back = trial.traffic.mode.returns();
     let flow = ends.flow();
+    let template = |flow| Template::new(&rig.frame, trial.traffic.frame_size, flow).map_err(RigError::Asked);
+    let entering = template(&flow)?;
+    let leaving = if comes_back { template(&flow.reversed())? } else { entering.clone() };
+    // The kernel client keeps departures itself, and frames carry their identification alone.
+    let by_identification = Tag::Number { at: IPV4_IDENTIFICATION, width: 2 };
     let what = Wiretap {
         near: cut(&cuts.near),
         far: cut(&cuts.far),
         comes_back,
-        flow,
-        leaving: if comes_back { flow.reversed() } else { flow },
-        key: if trial.client.engine == Engine::Kernel { Key::Identification } else { Key::Signature },
+        tag: if trial.client.engine == Engine::Kernel { by_identification } else { entering.tag() },
+        entering: entering.words(),
+        leaving: leaving.words(),
         measure_from: trial.traffic.warmup_frames,
     };
     Ok(Some(within(cuts.near.0.netns.as_deref(), || Tap::attach(&what))??))
@@ -172,7 +185,7 @@ fn measure(
     trial: &Trial,
     ends: &Ends,
     opened: Opened,
-    (tap, route): (Option<&Tap>, &Route),
+    (tap, cards): (Option<&Tap>, Option<&Cards>),
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Measured, RigError> {
     let Opened { mut client, reflector, sinks: _sinks } = opened;
@@ -186,7 +199,7 @@ fn measure(
             within(ends.tx.netns.as_deref(), || client.run(&trial.traffic, &control))
         };
         let running = scope.spawn(work);
-        let series = sampling::watch(&done, &trial.traffic, (&probe, truth.as_ref()), (&control, route), progress);
+        let series = sampling::watch(&done, &trial.traffic, (&probe, truth.as_ref()), (&control, cards), progress);
         (running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), series)
     });
     let outcome = outcome?.map_err(|source| RigError::Client { client: trial.client.name.clone(), source })?;

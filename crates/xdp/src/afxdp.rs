@@ -1,20 +1,21 @@
 //! The `xdp` engine: AF_XDP rings of our own, polled.
 
 use crate::error::XdpError;
+use crate::pattern;
 use crate::ring::{Consumer, Producer};
-use crate::skel::xsk::XskSkelBuilder;
+use crate::skel::xsk::{XskSkel, XskSkelBuilder};
 use crate::socket::{self, Bound, CHUNK, CHUNKS, Umem};
 use crate::sys;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::{MapCore, MapFlags, OpenObject};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use usect_core::frame::HEADERS;
 use usect_core::scenario::Stamp;
 use usect_core::stages::Point;
+use usect_core::template::Word;
 use usect_port::{BATCH, Caps, Found, Outward, Port, Receive, Take, Transmit};
 
 /// Headroom that the kernel leaves before a received frame (`XDP_PACKET_HEADROOM`).
@@ -33,10 +34,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// process: the XDP program, or that and the card.
 pub fn open(ifindex: u32, take: Take, stamp: Stamp) -> Result<Port<XdpTx, XdpRx>, XdpError> {
     let bound = socket::bind(ifindex, 0, stamp == Stamp::Nic).map_err(|e| bind_failed(&e))?;
-    let (program, mode) = match take {
+    let (program, mode) = match &take {
         Take::Nothing => (None, None),
-        Take::UdpPort(port) => attach(&bound, ifindex, u32::from(port), stamp)?,
-        Take::All => attach(&bound, ifindex, 0, stamp)?,
+        Take::Only(words) => attach(&bound, ifindex, words, stamp)?,
+        Take::All => attach(&bound, ifindex, &[], stamp)?,
     };
     let copies = if bound.zero_copy { "zero-copy" } else { "copy mode" };
     let hook = mode.map_or(String::new(), |mode| format!(", {mode} XDP"));
@@ -47,7 +48,7 @@ pub fn open(ifindex: u32, take: Take, stamp: Stamp) -> Result<Port<XdpTx, XdpRx>
         Stamp::Nic if bound.metadata => (vec![Point::CardOut], vec![Point::CardIn, Point::DriverIn]),
         Stamp::Nic => (Vec::new(), vec![Point::CardIn, Point::DriverIn]),
     };
-    let caps = |stamps| Caps { payload_at: HEADERS, blocks: false, note: note.clone(), stamps };
+    let caps = |stamps| Caps { frames: true, blocks: false, note: note.clone(), stamps };
     Ok(split(bound, program, caps(outward), caps(inward)))
 }
 
@@ -64,12 +65,32 @@ fn bind_failed(error: &io::Error) -> XdpError {
 
 type Attached = (Option<OwnedFd>, Option<sys::XdpMode>);
 
-fn attach(bound: &Bound, ifindex: u32, udp_port: u32, stamp: Stamp) -> Result<Attached, XdpError> {
+fn attach(bound: &Bound, ifindex: u32, wanted: &[Word], stamp: Stamp) -> Result<Attached, XdpError> {
     let mut object = MaybeUninit::uninit();
+    let skel = load(&mut object, ifindex, wanted, stamp)?;
+    let queue = 0_u32.to_ne_bytes();
+    skel.maps
+        .sockets
+        .update(&queue, &bound.fd.as_raw_fd().to_ne_bytes(), MapFlags::ANY)
+        .map_err(|e| XdpError::bpf("handing the queue to the AF_XDP socket", e))?;
+    let by_card = stamp == Stamp::Nic;
+    let program = if by_card { skel.progs.to_socket_by_card.as_fd() } else { skel.progs.to_socket.as_fd() };
+    let (link, mode) = sys::attach_xdp(program, ifindex)
+        .map_err(|e| XdpError::os(format!("attaching the AF_XDP program to interface {ifindex}"), &e))?;
+    Ok((Some(link), Some(mode)))
+}
+
+fn load<'o>(
+    object: &'o mut MaybeUninit<OpenObject>,
+    ifindex: u32,
+    wanted: &[Word],
+    stamp: Stamp,
+) -> Result<XskSkel<'o>, XdpError> {
     let mut open =
-        XskSkelBuilder::default().open(&mut object).map_err(|e| XdpError::bpf("opening the AF_XDP program", e))?;
+        XskSkelBuilder::default().open(object).map_err(|e| XdpError::bpf("opening the AF_XDP program", e))?;
     let constants = open.maps.rodata_data.as_mut().expect("the program has constants");
-    (constants.udp_port, constants.stamp) = (udp_port, u32::from(stamp != Stamp::App));
+    pattern::fill!(constants.wanted, wanted);
+    constants.stamp = u32::from(stamp != Stamp::App);
     let by_card = stamp == Stamp::Nic;
     open.progs.to_socket.set_autoload(!by_card);
     open.progs.to_socket_by_card.set_autoload(by_card);
@@ -78,19 +99,19 @@ fn attach(bound: &Bound, ifindex: u32, udp_port: u32, stamp: Stamp) -> Result<At
         open.progs.to_socket_by_card.set_ifindex(ifindex);
         open.progs.to_socket_by_card.set_flags(libbpf_sys::BPF_F_XDP_DEV_BOUND_ONLY);
     }
-    let skel = open.load().map_err(|e| match by_card {
-        true => XdpError::refused("loading the AF_XDP program", "the driver has no XDP metadata, so it stamps no frames"),
+    open.load().map_err(|e| match by_card {
+        true => XdpError::refused(
+            "loading the AF_XDP program",
+            "the driver has no XDP metadata, so a program can't ask it for the card's stamps",
+        ),
         false => XdpError::bpf("loading the AF_XDP program", e),
-    })?;
-    let queue = 0_u32.to_ne_bytes();
-    skel.maps
-        .sockets
-        .update(&queue, &bound.fd.as_raw_fd().to_ne_bytes(), MapFlags::ANY)
-        .map_err(|e| XdpError::bpf("handing the queue to the AF_XDP socket", e))?;
-    let program = if by_card { skel.progs.to_socket_by_card.as_fd() } else { skel.progs.to_socket.as_fd() };
-    let (link, mode) = sys::attach_xdp(program, ifindex)
-        .map_err(|e| XdpError::os(format!("attaching the AF_XDP program to interface {ifindex}"), &e))?;
-    Ok((Some(link), Some(mode)))
+    })
+}
+
+/// Whether a program can ask the driver of an interface of the calling thread's namespace for what the card knows of a
+/// frame. It is loaded, and not attached.
+pub fn has_metadata(ifindex: u32) -> bool {
+    load(&mut MaybeUninit::uninit(), ifindex, &[], Stamp::Nic).is_ok()
 }
 
 fn split(bound: Bound, program: Option<OwnedFd>, out: Caps, inward: Caps) -> Port<XdpTx, XdpRx> {

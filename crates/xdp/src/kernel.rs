@@ -24,6 +24,7 @@ use usect_core::frame::{Flow, HEADERS, internet_checksum};
 use usect_core::histogram::Histogram;
 use usect_core::measurement::Measurement;
 use usect_core::stall::{Gaps, Watched};
+use usect_core::template::Template;
 use usect_core::trial::Traffic;
 use usect_port::ClientError;
 use usect_port::client::{Client, Control, Outcome, Probe, pace};
@@ -145,7 +146,7 @@ impl Loaded {
 }
 
 fn write_config(out: &mut types::config, config: &Config) {
-    let frame = config.sent.frame(config.traffic.frame_size);
+    let frame = Template::plain(&config.sent, config.traffic.frame_size);
     for (slot, flow) in [(&mut out.sent, &config.sent), (&mut out.expected, &config.expected)] {
         (slot.source, slot.destination, slot.source_port, slot.destination_port) = network_order(flow);
     }
@@ -192,7 +193,7 @@ impl KernelClient {
         let Assignment { flow, traffic, tx, core } = *assignment;
         let expected = if traffic.mode.returns() { flow.reversed() } else { flow };
         let loaded = Loaded::new(&Config { sent: flow, expected, traffic })?;
-        let frame = flow.frame(traffic.frame_size);
+        let frame = Template::plain(&flow, traffic.frame_size);
         let notes = vec!["payload not read: damage shows only in the IP header or the length".to_owned()];
         Ok(KernelClient { loaded, traffic, frame, tx, core, clock, links: Vec::new(), notes, stop })
     }

@@ -9,6 +9,7 @@ pub mod error;
 pub mod features;
 pub mod kernel;
 mod mapped;
+mod pattern;
 mod ring;
 mod socket;
 mod stamps;

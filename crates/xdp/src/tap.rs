@@ -7,8 +7,9 @@
 
 use crate::error::XdpError;
 use crate::mapped::{Mapped, Shared};
+use crate::pattern;
 use crate::skel::tap::{TapSkelBuilder, types};
-use crate::stamps::{Stamps, network_order};
+use crate::stamps::Stamps;
 use crate::sys;
 use libbpf_rs::MapCore;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -16,10 +17,11 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use usect_core::frame::Flow;
 use usect_core::histogram::Histogram;
 use usect_core::measurement::Measurement;
+use usect_core::signature::SEQUENCE_OFFSET;
 use usect_core::stall::SpanLog;
+use usect_core::template::{Tag, Word};
 use usect_port::Taps;
 use usect_port::client::Probe;
 
@@ -32,17 +34,8 @@ pub struct Cut {
     pub right: u32,
 }
 
-/// What in a frame tells it from others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
-    /// The IP identification: 16 bits, payload unread.
-    Identification,
-    /// The sequence number of the signature in the payload: 32 bits.
-    Signature,
-}
-
 /// Where and what to tap.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Wiretap {
     /// In the wire between sender and DUT.
     pub near: Cut,
@@ -50,12 +43,12 @@ pub struct Wiretap {
     pub far: Cut,
     /// Whether what leaves the DUT is stamped where it comes back, in the near wire.
     pub comes_back: bool,
-    /// The flow as it enters.
-    pub flow: Flow,
-    /// The flow as it leaves: the same, or reversed where a round trip is tapped.
-    pub leaving: Flow,
-    /// How frames are told apart.
-    pub key: Key,
+    /// Frames as they enter.
+    pub entering: Vec<Word>,
+    /// Frames as they leave: the same, or those of the way back where a round trip is tapped.
+    pub leaving: Vec<Word>,
+    /// Where frames carry their number.
+    pub tag: Tag,
     /// Frames below this number are the warm-up.
     pub measure_from: u64,
 }
@@ -140,13 +133,16 @@ impl Tap {
 }
 
 fn write_config(config: &mut types::config, what: &Wiretap) {
-    for (slot, flow) in [(&mut config.in_flow, &what.flow), (&mut config.out_flow, &what.leaving)] {
-        (slot.source, slot.destination, slot.source_port, slot.destination_port) = network_order(flow);
-    }
+    pattern::fill!(config.in_flow, &what.entering);
+    pattern::fill!(config.out_flow, &what.leaving);
     config.r#in = what.near.left;
     config.out = if what.comes_back { what.near.right } else { what.far.left };
     (config.near_left, config.near_right) = (what.near.left, what.near.right);
     (config.far_left, config.far_right) = (what.far.left, what.far.right);
-    config.key_is_id = u32::from(what.key == Key::Identification);
+    let (at, width, is_little) = match what.tag {
+        Tag::Signature(at) => (at + SEQUENCE_OFFSET, 4, 1),
+        Tag::Number { at, width } => (at, width, 0),
+    };
+    (config.key_at, config.key_width, config.key_is_little) = (at as u32, width as u32, is_little);
     config.measure_from = what.measure_from;
 }

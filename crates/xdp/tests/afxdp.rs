@@ -2,6 +2,7 @@
 
 use usect_core::scenario::Stamp;
 use usect_core::stages::Point;
+use usect_core::template::Word;
 use usect_lab::{Lab, Link, Shape, State, within};
 use usect_port::{Port, Receive, Take, Transmit, conformance};
 use usect_testing::root;
@@ -109,7 +110,9 @@ fn other_traffic_stays_with_the_stack() {
         return;
     }
     wire("others", |lab| {
-        let mut port = open(lab.rx(), Take::UdpPort(9001)).unwrap();
+        let word = |at, mask, value| Word { at, mask, value };
+        let to_9001 = vec![word(12, 0xffff, 0x0800), word(22, 0x00ff, 17), word(36, 0xffff, 9001)];
+        let mut port = open(lab.rx(), Take::Only(to_9001)).unwrap();
         let socket =
             |link: &Link, at: &str| within(link.netns.as_deref(), || std::net::UdpSocket::bind(at)).unwrap().unwrap();
         let (near, far) = (socket(lab.tx(), "198.18.0.1:7000"), socket(lab.rx(), "198.18.0.2:7001"));

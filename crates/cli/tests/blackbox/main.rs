@@ -7,6 +7,7 @@
 
 mod compare;
 mod faults;
+mod hardware;
 mod inside;
 mod labs;
 mod refused;

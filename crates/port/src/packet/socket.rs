@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// A raw packet socket, TPACKET_V2, that belongs to no interface yet and so receives nothing.
-pub(super) fn raw() -> io::Result<OwnedFd> {
+pub(crate) fn raw() -> io::Result<OwnedFd> {
     // SAFETY: no pointers; the result is checked.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
@@ -18,7 +18,7 @@ pub(super) fn raw() -> io::Result<OwnedFd> {
 }
 
 /// Binds to an interface; from now on frames of `protocol` (0: none) arrive.
-pub(super) fn bind(socket: &OwnedFd, ifindex: u32, protocol: u16) -> io::Result<()> {
+pub(crate) fn bind(socket: &OwnedFd, ifindex: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: the structure is plain integers, for which zero is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
@@ -35,5 +35,12 @@ pub(super) fn bind(socket: &OwnedFd, ifindex: u32, protocol: u16) -> io::Result<
 pub(super) fn kick(socket: &OwnedFd) -> io::Result<()> {
     // SAFETY: an empty message; no memory is read.
     let sent = unsafe { libc::send(socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sends one frame on a socket that is bound to an interface.
+pub(crate) fn send(socket: &OwnedFd, frame: &[u8]) -> io::Result<()> {
+    // SAFETY: the frame is valid for reads of its length.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), libc::MSG_NOSIGNAL) };
     if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -4,13 +4,15 @@
  * that pass every frame on to the other, as an optical tap would, and stamp those of the flow. Nothing
  * of a frame is changed, and every hook of the DUT's own interfaces stays free.
  */
+#include "pattern.bpf.h"
 #include "stamps.bpf.h"
 
 struct config {
-	struct flow in_flow, out_flow; /* the same, or reversed where `out` sees the way back */
-	__u32 in, out;                 /* interfaces at which frames come that enter and that left the DUT */
+	struct pattern in_flow, out_flow; /* the same, or reversed where `out` sees the way back */
+	__u32 in, out;                    /* interfaces at which frames come that enter and that left the DUT */
 	__u32 near_left, near_right, far_left, far_right; /* the two pairs */
-	__u32 key_is_id; /* 1: IP identification, 2 bytes; 0: the signature's sequence number, 4 bytes */
+	__u32 key_at, key_width;          /* where a frame's number is: 2 or 4 bytes */
+	__u32 key_is_little;              /* little endian, as in the signature */
 	__u32 pad;
 	__u64 measure_from;
 };
@@ -22,26 +24,32 @@ struct {
 	__u64 next_departure; /* unwraps the key */
 } state = {};
 
-/* The signature's sequence number: payload at 42, number at 6 (core/src/signature.rs). */
-#define SEQUENCE_AT (HEADERS + 6)
-
-static __always_inline __u32 key_of(const __u8 *frame)
+static __always_inline int key_of(const __u8 *frame, const __u8 *end, __u32 *key)
 {
-	if (config.key_is_id)
-		return bpf_ntohs(*(const __u16 *)(frame + 18));
-	return *(const __u16 *)(frame + SEQUENCE_AT) | (__u32) * (const __u16 *)(frame + SEQUENCE_AT + 2) << 16;
+	__u32 at = config.key_at, width = config.key_width;
+	__u32 low;
+
+	if (frame + at + width > end)
+		return 0;
+	low = *(const __u16 *)(frame + at);
+	if (width == 2)
+		*key = bpf_ntohs(low);
+	else if (config.key_is_little)
+		*key = low | (__u32) * (const __u16 *)(frame + at + 2) << 16;
+	else
+		*key = bpf_ntohl(low | (__u32) * (const __u16 *)(frame + at + 2) << 16);
+	return 1;
 }
 
-static __always_inline void into_dut(const __u8 *frame)
+static __always_inline void into_dut(const __u8 *frame, const __u8 *end)
 {
-	struct flow flow = config.in_flow;
 	__u64 next = state.next_departure, sequence;
-	__u32 key = key_of(frame);
+	__u32 key;
 
-	if (!owns(&flow, frame))
+	if (!agrees(&config.in_flow, frame, end) || !key_of(frame, end, &key))
 		return;
 	/* The number nearest to the one expected that ends in the key. */
-	if (config.key_is_id)
+	if (config.key_width == 2)
 		sequence = next + (__s16)(key - (__u32)next);
 	else
 		sequence = next + (__s32)(key - (__u32)next);
@@ -50,12 +58,12 @@ static __always_inline void into_dut(const __u8 *frame)
 	depart(&state.stamps, sequence, bpf_ktime_get_ns(), 0);
 }
 
-static __always_inline void out_of_dut(const __u8 *frame, __u64 now)
+static __always_inline void out_of_dut(const __u8 *frame, const __u8 *end, __u64 now)
 {
-	struct flow flow = config.out_flow;
+	__u32 key;
 
-	if (owns(&flow, frame))
-		arrive(&state.stamps, key_of(frame), config.key_is_id ? 0xffff : 0xffffffff, now, config.measure_from);
+	if (agrees(&config.out_flow, frame, end) && key_of(frame, end, &key))
+		arrive(&state.stamps, key, config.key_width == 2 ? 0xffff : 0xffffffff, now, config.measure_from);
 }
 
 static __always_inline int pass_on(__u32 ifindex)
@@ -75,14 +83,12 @@ SEC("xdp")
 int tap(struct xdp_md *ctx)
 {
 	__u64 now = bpf_ktime_get_ns();
-	__u8 *frame = (void *)(long)ctx->data;
+	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 
-	if (frame + SEQUENCE_AT + 4 <= (__u8 *)(long)ctx->data_end) {
-		if (ctx->ingress_ifindex == config.out)
-			out_of_dut(frame, now);
-		if (ctx->ingress_ifindex == config.in)
-			into_dut(frame);
-	}
+	if (ctx->ingress_ifindex == config.out)
+		out_of_dut(frame, end, now);
+	if (ctx->ingress_ifindex == config.in)
+		into_dut(frame, end);
 	return pass_on(ctx->ingress_ifindex);
 }
 

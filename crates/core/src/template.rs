@@ -1,0 +1,893 @@
+//! Frames by template: what a scenario may ask for, the bytes that come of it, what changes from frame to frame, and
+//! how a frame is known again.
+
+use crate::frame::{FCS, Flow, FrameSize};
+use crate::signature;
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+const ETHERTYPE_AT: usize = 12;
+const IPV4: [u8; 2] = [0x08, 0x00];
+const IPV6: [u8; 2] = [0x86, 0xdd];
+/// Tags: customer (IEEE 802.1Q) and service (802.1ad), which goes outside.
+const CUSTOMER_TAG: [u8; 2] = [0x81, 0x00];
+const SERVICE_TAG: [u8; 2] = [0x88, 0xa8];
+/// Prefix for benchmarking (RFC 5180 §8); the IPv4 address stands behind it.
+const BENCHMARKING: [u8; 12] = [0x20, 0x01, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0];
+/// RFC 3692: for experiments; no stack answers it but by an ICMP message.
+const EXPERIMENT: u8 = 253;
+/// IEEE 802 local experimental EtherType.
+const EXPERIMENTAL_ETHERTYPE: u16 = 0x88b5;
+
+/// The frames of a scenario; by default Ethernet, IPv4, UDP and the signature.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FrameSpec {
+    /// VLAN identifiers, the outermost first; two make QinQ.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vlans: Vec<u16>,
+    /// The network layer.
+    pub network: Network,
+    /// The transport layer, over IPv4 or IPv6.
+    pub transport: Transport,
+    /// The EtherType, where there is no network layer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ethertype: Option<u16>,
+    /// What follows the headers, in hexadecimal digits; zeros follow that.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub bytes: String,
+    /// What a frame carries to be known again.
+    pub signature: SignatureSpec,
+    /// What changes from frame to frame besides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vary: Vec<VarySpec>,
+}
+
+/// A network layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// IPv4 without options.
+    #[default]
+    Ipv4,
+    /// IPv6 without extension headers, from the prefix for benchmarking (RFC 5180).
+    Ipv6,
+    /// None: an EtherType and bytes.
+    None,
+}
+
+/// A transport layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// UDP; over IPv4 without checksum (RFC 768), over IPv6 with one (RFC 8200).
+    #[default]
+    Udp,
+    /// A TCP header, of a segment that belongs to no connection.
+    Tcp,
+    /// An echo reply, which no stack answers.
+    Icmp,
+    /// None: bytes under the experimental protocol number 253.
+    None,
+}
+
+/// What a frame carries to be known again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum SignatureSpec {
+    /// The whole signature behind the headers, or nothing of ours at all.
+    Named(Named),
+    /// At a byte of the frame, for protocols that leave room only there.
+    At(At),
+}
+
+impl Default for SignatureSpec {
+    fn default() -> SignatureSpec {
+        SignatureSpec::Named(Named::Payload)
+    }
+}
+
+/// Places with a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Named {
+    /// Behind the headers.
+    Payload,
+    /// No signature: frames are told apart by the IPv4 identification, and departures are kept here.
+    Identification,
+}
+
+/// A place by its offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct At {
+    /// From the first byte of the frame.
+    pub at: usize,
+    /// 18, the whole signature; or 2 or 4, only the frame's number, while departures are kept here.
+    #[serde(default = "whole_signature")]
+    pub width: usize,
+}
+
+fn whole_signature() -> usize {
+    signature::LEN
+}
+
+/// A field that changes from frame to frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VarySpec {
+    /// Which, by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<Field>,
+    /// Which, by its first byte in the frame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<usize>,
+    /// How many bytes, 1, 2 or 4; with `at`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<usize>,
+    /// Its first value.
+    pub from: u32,
+    /// Its last value.
+    pub to: u32,
+    /// How it changes.
+    #[serde(default)]
+    pub how: How,
+}
+
+/// How a field changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// By one from frame to frame, and round again.
+    #[default]
+    Step,
+    /// At random, the same way in every trial.
+    Random,
+}
+
+/// Fields with a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Field {
+    /// The low four bytes of the source's hardware address.
+    SourceMac,
+    /// The low four bytes of the destination's hardware address.
+    DestinationMac,
+    /// The identifier of the innermost VLAN tag.
+    Vlan,
+    /// The source's IPv4 address, or the low four bytes of its IPv6 address.
+    SourceAddress,
+    /// The same of the destination.
+    DestinationAddress,
+    /// The source port of UDP or TCP.
+    SourcePort,
+    /// The destination port.
+    DestinationPort,
+}
+
+impl FrameSpec {
+    /// Whether it is what a UDP socket sends.
+    pub fn is_plain(&self) -> bool {
+        *self == FrameSpec::default()
+    }
+}
+
+impl FromStr for FrameSpec {
+    type Err = String;
+
+    /// From the keys of `[traffic.frame]`, as TOML with commas between them.
+    fn from_str(text: &str) -> Result<FrameSpec, String> {
+        #[derive(Deserialize)]
+        struct Inline {
+            frame: FrameSpec,
+        }
+        let inline = toml::from_str::<Inline>(&format!("frame = {{ {text} }}"));
+        inline.map(|inline| inline.frame).map_err(|e| e.message().replace('\n', "; "))
+    }
+}
+
+/// Where a frame carries its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tag {
+    /// In a whole [`signature`] from this byte on.
+    Signature(usize),
+    /// Alone, big endian.
+    Number {
+        /// Its first byte.
+        at: usize,
+        /// 2 or 4 bytes.
+        width: usize,
+    },
+}
+
+/// A field that changes, resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Vary {
+    at: usize,
+    width: usize,
+    /// Bits of the field that are its own.
+    mask: u32,
+    from: u32,
+    span: u64,
+    how: How,
+}
+
+/// Sixteen bits of a frame by which a filter knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Word {
+    /// Its offset.
+    pub at: u16,
+    /// The bits that count.
+    pub mask: u16,
+    /// What they are, in the order of the numbers.
+    pub value: u16,
+}
+
+/// Most words of a pattern: two tags, IPv6 and TCP have fewer.
+pub const WORDS: usize = 40;
+
+/// A checksum (RFC 1071) over words of which some change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Sum {
+    at: usize,
+    base: u32,
+    /// Offsets of the words that change.
+    words: Vec<usize>,
+    /// Zero stands for “none”, and is sent as all ones (UDP, RFC 768).
+    never_zero: bool,
+}
+
+/// The frames of a flow, resolved to bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    bytes: Vec<u8>,
+    /// Bytes that a frame has in common with the template all the way: bits set where they are compared.
+    mask: Vec<u8>,
+    /// Where the headers end: a frame that differs before is another's, one that differs behind it is damaged.
+    headers: usize,
+    tag: Tag,
+    identification: Option<usize>,
+    vary: Vec<Vary>,
+    sums: Vec<Sum>,
+    /// Whether a checksum covers a varying field.
+    vary_in_sums: bool,
+}
+
+/// A template under construction.
+#[derive(Default)]
+struct Draft {
+    bytes: Vec<u8>,
+    mask: Vec<u8>,
+    ethertype_at: usize,
+    vlan_at: Option<usize>,
+    network_at: usize,
+    transport_at: Option<usize>,
+    transport_sum_at: Option<usize>,
+}
+
+impl Draft {
+    fn push(&mut self, bytes: &[u8], compared: bool) {
+        self.bytes.extend_from_slice(bytes);
+        self.mask.resize(self.bytes.len(), if compared { 0xff } else { 0 });
+    }
+}
+
+impl Template {
+    /// The frames of a flow under a specification, or why there can't be any: it doesn't fit the size, fields overlap.
+    pub fn new(spec: &FrameSpec, size: FrameSize, flow: &Flow) -> Result<Template, String> {
+        let mut draft = Draft::default();
+        draft.push(&flow.destination.mac, false);
+        draft.push(&flow.source.mac, false);
+        tags(spec, &mut draft)?;
+        let payload_at = layers(spec, size, flow, &mut draft)?;
+        let given = hex(&spec.bytes)?;
+        draft.push(&given, true);
+        let room = size.without_fcs();
+        if draft.bytes.len() > room {
+            let needs = draft.bytes.len() + usize::from(FCS);
+            return Err(format!(
+                "headers and bytes make a frame of {needs} bytes, FCS included, and frame_size is {}: raise it",
+                size.with_fcs()
+            ));
+        }
+        let headers = draft.bytes.len();
+        draft.push(&vec![0; room - headers], true);
+        let identification = (spec.network == Network::Ipv4).then_some(draft.network_at + 4);
+        let tag = tag(spec, payload_at + given.len(), identification)?;
+        let vary = spec.vary.iter().map(|vary| resolve(vary, spec, &draft)).collect::<Result<Vec<_>, _>>()?;
+        let mut template = Template {
+            bytes: draft.bytes,
+            mask: draft.mask,
+            headers,
+            tag,
+            identification,
+            vary,
+            sums: Vec::new(),
+            vary_in_sums: false,
+        };
+        template.reserve(spec, room)?;
+        template.add_sums(spec, draft.network_at, draft.transport_at.zip(draft.transport_sum_at));
+        let varies = |word: usize| template.vary.iter().any(|vary| word < vary.at + vary.width && vary.at < word + 2);
+        template.vary_in_sums = template.sums.iter().flat_map(|sum| &sum.words).any(|&word| varies(word));
+        let mut bytes = template.bytes.clone();
+        template.write_sums(&mut bytes);
+        template.bytes = bytes;
+        Ok(template)
+    }
+
+    /// A frame of a flow as it is by default: the payload zero, the identification too.
+    pub fn plain(flow: &Flow, size: FrameSize) -> Vec<u8> {
+        let template = Template::new(&FrameSpec::default(), size, flow);
+        template.expect("the smallest frame holds the headers and the signature").bytes
+    }
+
+    /// Sees to it that what changes lies inside the frame and in places of its own, and is not compared.
+    fn reserve(&mut self, spec: &FrameSpec, room: usize) -> Result<(), String> {
+        let mut taken: Vec<(usize, usize, String)> = Vec::new();
+        let tag = match self.tag {
+            Tag::Signature(at) => (at, signature::LEN, "the signature".to_owned()),
+            Tag::Number { at, width } => (at, width, "the frame's number".to_owned()),
+        };
+        let identified =
+            self.identification.filter(|_| !matches!(spec.signature, SignatureSpec::Named(Named::Identification)));
+        let identification = identified.map(|at| (at, 2, "the IPv4 identification".to_owned()));
+        let vary = self.vary.iter().zip(&spec.vary).map(|(vary, named)| (vary.at, vary.width, named.name()));
+        for (at, width, name) in [tag].into_iter().chain(identification).chain(vary) {
+            if at < ETHERTYPE_AT && !name.ends_with("mac") || at + width > room {
+                let end = room + usize::from(FCS);
+                return Err(format!(
+                    "{name} takes bytes {at} to {} of the frame, which with its FCS has {end}: send larger frames, or move it",
+                    at + width - 1
+                ));
+            }
+            if let Some((other, length, of)) =
+                taken.iter().find(|(other, length, _)| at < other + length && *other < at + width)
+            {
+                return Err(format!(
+                    "{name}, bytes {at} to {}, and {of}, bytes {other} to {}, overlap: move one of them",
+                    at + width - 1,
+                    other + length - 1
+                ));
+            }
+            self.mask[at..at + width].fill(0);
+            taken.push((at, width, name));
+        }
+        for vary in &self.vary {
+            // Bits of a varied word that are not the field's own.
+            let kept = !vary.mask;
+            self.mask[vary.at..vary.at + vary.width].copy_from_slice(&kept.to_be_bytes()[4 - vary.width..]);
+        }
+        if let Tag::Signature(at) = self.tag {
+            // Behind the headers it is payload; among them, headers end behind it.
+            self.headers = if at < self.headers { self.headers } else { self.headers.min(at) };
+        }
+        Ok(())
+    }
+
+    fn add_sums(&mut self, spec: &FrameSpec, network_at: usize, transport: Option<(usize, usize)>) {
+        let changed = self.changed();
+        if spec.network == Network::Ipv4 {
+            let sum = self.sum(network_at + 10, network_at..network_at + 20, 0, &changed, false);
+            self.sums.push(sum);
+        }
+        let Some((begin, at)) = transport else { return };
+        // The pseudo-header: addresses, protocol, length (RFC 793, 8200 §8.1; none for ICMP over IPv4).
+        let bytes = self.bytes.len();
+        let length = (bytes - begin) as u32;
+        let (addresses, protocol) = match spec.network {
+            Network::Ipv4 => (network_at + 12..network_at + 20, self.bytes[network_at + 9]),
+            _ => (network_at + 8..network_at + 40, self.bytes[network_at + 6]),
+        };
+        let plain_icmp = spec.network == Network::Ipv4 && spec.transport == Transport::Icmp;
+        let mut sum = self.sum(at, begin..bytes, 0, &changed, spec.transport == Transport::Udp);
+        if !plain_icmp {
+            let pseudo = self.sum(at, addresses, u32::from(protocol) + length, &changed, false);
+            sum.base += pseudo.base;
+            sum.words.extend(pseudo.words);
+        }
+        self.sums.push(sum);
+    }
+
+    /// Bytes that change from frame to frame.
+    fn changed(&self) -> Vec<usize> {
+        let tag = match self.tag {
+            Tag::Signature(at) => at..at + signature::LEN,
+            Tag::Number { at, width } => at..at + width,
+        };
+        let identification = self.identification.into_iter().flat_map(|at| at..at + 2);
+        let vary = self.vary.iter().flat_map(|vary| vary.at..vary.at + vary.width);
+        tag.chain(identification).chain(vary).collect()
+    }
+
+    /// A sum over a range that begins at an even offset and holds its own place, which counts as zero.
+    fn sum(&mut self, at: usize, range: std::ops::Range<usize>, more: u32, changed: &[usize], never_zero: bool) -> Sum {
+        // It is not compared: what changes it is, and a router changes it on its own.
+        self.mask[at..at + 2].fill(0);
+        let (mut base, mut words) = (more, Vec::new());
+        for word in range.clone().step_by(2) {
+            if word == at {
+                continue;
+            }
+            let is_changed = |byte: usize| byte < range.end && changed.contains(&byte);
+            if is_changed(word) || is_changed(word + 1) {
+                words.push(word);
+            } else {
+                base += u32::from(word_at(&self.bytes, word));
+            }
+        }
+        Sum { at, base, words, never_zero }
+    }
+
+    /// The bytes that all frames begin as, from `from` on.
+    pub fn bytes(&self, from: usize) -> &[u8] {
+        &self.bytes[from..]
+    }
+
+    /// Where frames carry their number.
+    pub fn tag(&self) -> Tag {
+        self.tag
+    }
+
+    /// Writes what changes into a frame, or, with an offset, into what is left of it from there; the tag is written by
+    /// `sign` into the place that it is given.
+    #[inline]
+    pub fn write(&self, frame: &mut [u8], from: usize, index: u64, sign: impl FnOnce(&mut [u8])) {
+        match self.tag {
+            Tag::Signature(at) => sign(&mut frame[at - from..]),
+            Tag::Number { at, width } => {
+                frame[at - from..at - from + width].copy_from_slice(&(index as u32).to_be_bytes()[4 - width..]);
+                sign(&mut []);
+            }
+        }
+        if from > 0 {
+            return;
+        }
+        if let Some(at) = self.identification {
+            frame[at..at + 2].copy_from_slice(&(index as u16).to_be_bytes());
+        }
+        self.vary(frame, index);
+        self.write_sums(frame);
+    }
+
+    /// Writes the varying fields alone into a whole frame that begins as [`Template::bytes`], and the sums over them.
+    #[inline]
+    pub fn write_unnumbered(&self, frame: &mut [u8], index: u64) {
+        self.vary(frame, index);
+        if self.vary_in_sums {
+            self.write_sums(frame);
+        }
+    }
+
+    #[inline]
+    fn vary(&self, frame: &mut [u8], index: u64) {
+        for vary in &self.vary {
+            let turn = match vary.how {
+                How::Step => index,
+                How::Random => scramble(index),
+            };
+            let value = vary.from.wrapping_add((turn % vary.span) as u32);
+            for i in 0..vary.width {
+                let shift = 8 * (vary.width - 1 - i);
+                let (mask, value) = ((vary.mask >> shift) as u8, (value >> shift) as u8);
+                let byte = &mut frame[vary.at + i];
+                *byte = *byte & !mask | value & mask;
+            }
+        }
+    }
+
+    #[inline]
+    fn write_sums(&self, frame: &mut [u8]) {
+        for sum in &self.sums {
+            let total = sum.words.iter().fold(sum.base, |total, &word| total + u32::from(word_at(frame, word)));
+            let folded = (total & 0xffff) + (total >> 16);
+            let checksum = match !((folded & 0xffff) + (folded >> 16)) as u16 {
+                0 if sum.never_zero => 0xffff,
+                checksum => checksum,
+            };
+            frame[sum.at..sum.at + 2].copy_from_slice(&checksum.to_be_bytes());
+        }
+    }
+
+    /// Whether a frame is one of these, by its headers.
+    #[inline]
+    pub fn owns(&self, frame: &[u8]) -> bool {
+        frame.len() >= self.headers && self.agrees(&frame[..self.headers], 0)
+    }
+
+    /// Whether a frame, or what is left of it from an offset on, is of the right length and undamaged, as far as the
+    /// template tells.
+    #[inline]
+    pub fn is_whole(&self, frame: &[u8], from: usize) -> bool {
+        frame.len() == self.bytes.len() - from && self.agrees(frame, from)
+    }
+
+    #[inline]
+    fn agrees(&self, frame: &[u8], from: usize) -> bool {
+        let compared = frame.iter().zip(&self.bytes[from..]).zip(&self.mask[from..]);
+        compared.fold(0, |differs, ((is, should), mask)| differs | ((is ^ should) & mask)) == 0
+    }
+
+    /// What a filter needs to find these frames among others: their headers, [`WORDS`] at the most.
+    pub fn words(&self) -> Vec<Word> {
+        let all = (ETHERTYPE_AT..self.headers.saturating_sub(1)).step_by(2).map(|at| {
+            let mask = word_at(&self.mask, at);
+            Word { at: at as u16, mask, value: word_at(&self.bytes, at) & mask }
+        });
+        all.filter(|word| word.mask != 0).take(WORDS).collect()
+    }
+}
+
+#[inline]
+fn word_at(bytes: &[u8], at: usize) -> u16 {
+    let low = bytes.get(at + 1).copied().unwrap_or(0);
+    u16::from_be_bytes([bytes[at], low])
+}
+
+/// A fixed permutation that looks random (splitmix64).
+#[inline]
+fn scramble(index: u64) -> u64 {
+    let mut z = index.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn tags(spec: &FrameSpec, draft: &mut Draft) -> Result<(), String> {
+    if spec.vlans.len() > 2 {
+        return Err(format!("{} VLAN tags: a frame has two at most (QinQ)", spec.vlans.len()));
+    }
+    for (i, &vlan) in spec.vlans.iter().enumerate() {
+        if !(1..=4094).contains(&vlan) {
+            return Err(format!("VLAN {vlan}: identifiers run from 1 to 4094"));
+        }
+        let outer = i + 1 < spec.vlans.len();
+        draft.push(if outer { &SERVICE_TAG } else { &CUSTOMER_TAG }, true);
+        draft.vlan_at = Some(draft.bytes.len());
+        draft.push(&vlan.to_be_bytes(), true);
+        // Priority is not compared: a switch may set it.
+        let end = draft.mask.len();
+        draft.mask[end - 2] = 0x0f;
+    }
+    draft.ethertype_at = draft.bytes.len();
+    Ok(())
+}
+
+/// Appends the headers; returns where they end.
+fn layers(spec: &FrameSpec, size: FrameSize, flow: &Flow, draft: &mut Draft) -> Result<usize, String> {
+    if spec.network == Network::None {
+        if spec.transport != Transport::default() && spec.transport != Transport::None {
+            return Err("a transport layer needs network = \"ipv4\" or \"ipv6\"".into());
+        }
+        draft.push(&spec.ethertype.unwrap_or(EXPERIMENTAL_ETHERTYPE).to_be_bytes(), true);
+        draft.network_at = draft.bytes.len();
+        return Ok(draft.bytes.len());
+    }
+    if spec.ethertype.is_some() {
+        return Err("ethertype goes with network = \"none\"; otherwise the network layer says it".into());
+    }
+    let ipv4 = spec.network == Network::Ipv4;
+    draft.push(if ipv4 { &IPV4 } else { &IPV6 }, true);
+    draft.network_at = draft.bytes.len();
+    let protocol = match (spec.transport, ipv4) {
+        (Transport::Udp, _) => 17,
+        (Transport::Tcp, _) => 6,
+        (Transport::Icmp, true) => 1,
+        (Transport::Icmp, false) => 58,
+        (Transport::None, _) => EXPERIMENT,
+    };
+    let rest = size.without_fcs().saturating_sub(draft.network_at);
+    let (source, destination) = (flow.source.address.ip().octets(), flow.destination.address.ip().octets());
+    if ipv4 {
+        draft.push(&[0x45], true);
+        draft.push(&[0], false);
+        draft.push(&(rest as u16).to_be_bytes(), true);
+        draft.push(&[0, 0, 0x40, 0], false); // don't fragment: the identification is ours
+        draft.push(&[64], false);
+        draft.push(&[protocol], true);
+        draft.push(&[0, 0], false);
+        draft.push(&source, true);
+        draft.push(&destination, true);
+    } else {
+        draft.push(&[0x60, 0, 0, 0], false);
+        draft.push(&(rest.saturating_sub(40) as u16).to_be_bytes(), true);
+        draft.push(&[protocol], true);
+        draft.push(&[64], false);
+        for address in [source, destination] {
+            draft.push(&BENCHMARKING, true);
+            draft.push(&address, true);
+        }
+    }
+    draft.transport_at = Some(draft.bytes.len());
+    transport(spec, size, flow, draft);
+    Ok(draft.bytes.len())
+}
+
+fn transport(spec: &FrameSpec, size: FrameSize, flow: &Flow, draft: &mut Draft) {
+    let begin = draft.bytes.len();
+    let ports = [flow.source.address.port().to_be_bytes(), flow.destination.address.port().to_be_bytes()].concat();
+    match spec.transport {
+        Transport::Udp => {
+            draft.push(&ports, true);
+            draft.push(&(size.without_fcs().saturating_sub(begin) as u16).to_be_bytes(), true);
+            draft.push(&[0, 0], false);
+            draft.transport_sum_at = (spec.network == Network::Ipv6).then_some(begin + 6);
+        }
+        Transport::Tcp => {
+            draft.push(&ports, true);
+            // Sequence and acknowledgement 0; 20 bytes; ACK; window 1024; no urgent data.
+            draft.push(&[0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 4, 0], true);
+            draft.push(&[0, 0], false);
+            draft.push(&[0, 0], true);
+            draft.transport_sum_at = Some(begin + 16);
+        }
+        Transport::Icmp => {
+            draft.push(&[if spec.network == Network::Ipv4 { 0 } else { 129 }, 0], true);
+            draft.push(&[0, 0], false);
+            draft.push(&ports[..2], true);
+            draft.push(&[0, 0], true);
+            draft.transport_sum_at = Some(begin + 2);
+        }
+        Transport::None => {}
+    }
+}
+
+fn hex(text: &str) -> Result<Vec<u8>, String> {
+    let digits: Vec<u32> = text
+        .chars()
+        .filter(|c| !c.is_whitespace())
+        .map(|c| c.to_digit(16).ok_or_else(|| format!("bytes: `{c}` is no hexadecimal digit")))
+        .collect::<Result<_, _>>()?;
+    if digits.len() % 2 == 1 {
+        return Err(format!("bytes: {} hexadecimal digits; a byte has two", digits.len()));
+    }
+    Ok(digits.chunks(2).map(|pair| (16 * pair[0] + pair[1]) as u8).collect())
+}
+
+fn tag(spec: &FrameSpec, payload_at: usize, identification: Option<usize>) -> Result<Tag, String> {
+    match spec.signature {
+        SignatureSpec::Named(Named::Identification) => identification
+            .map(|at| Tag::Number { at, width: 2 })
+            .ok_or_else(|| "signature = \"identification\" needs network = \"ipv4\"".into()),
+        SignatureSpec::At(At { at, width: signature::LEN }) => Ok(Tag::Signature(at)),
+        SignatureSpec::At(At { at, width: width @ (2 | 4) }) => Ok(Tag::Number { at, width }),
+        SignatureSpec::At(At { width, .. }) => {
+            Err(format!("a signature {width} bytes wide: it is 18, or 2 or 4 for the frame's number alone"))
+        }
+        SignatureSpec::Named(Named::Payload) => Ok(Tag::Signature(payload_at)),
+    }
+}
+
+impl VarySpec {
+    fn name(&self) -> String {
+        match (self.field, self.at) {
+            (Some(field), _) => format!("{field:?}").chars().fold(String::from("the varying"), |mut name, c| {
+                name.extend(c.is_uppercase().then_some(' '));
+                name.push(c.to_ascii_lowercase());
+                name
+            }),
+            (None, Some(at)) => format!("the varying field at {at}"),
+            (None, None) => "a varying field".to_owned(),
+        }
+    }
+}
+
+fn resolve(vary: &VarySpec, spec: &FrameSpec, draft: &Draft) -> Result<Vary, String> {
+    let lacks = |what: &str| format!("{}: these frames have no {what}", vary.name());
+    let ports = || {
+        let with_ports = matches!(spec.transport, Transport::Udp | Transport::Tcp);
+        draft.transport_at.filter(|_| with_ports).ok_or_else(|| lacks("ports"))
+    };
+    let addresses = || match spec.network {
+        Network::Ipv4 => Ok((draft.network_at + 12, 4)),
+        Network::Ipv6 => Ok((draft.network_at + 8 + 12, 16)),
+        Network::None => Err(lacks("addresses")),
+    };
+    let (at, width, mask) = match (vary.field, vary.at, vary.width) {
+        (Some(_), None, None) => match vary.field.expect("it was just found") {
+            Field::DestinationMac => (2, 4, u32::MAX),
+            Field::SourceMac => (8, 4, u32::MAX),
+            Field::Vlan => (draft.vlan_at.ok_or_else(|| lacks("VLAN tag"))?, 2, 0x0fff),
+            Field::SourceAddress => (addresses()?.0, 4, u32::MAX),
+            Field::DestinationAddress => (addresses().map(|(at, apart)| at + apart)?, 4, u32::MAX),
+            Field::SourcePort => (ports()?, 2, 0xffff),
+            Field::DestinationPort => (ports()? + 2, 2, 0xffff),
+        },
+        (None, Some(at), Some(width @ (1 | 2 | 4))) => (at, width, (u64::MAX >> (64 - 8 * width)) as u32),
+        _ => return Err("a varying field is named by `field`, or by `at` and a `width` of 1, 2 or 4 bytes".into()),
+    };
+    if vary.from > vary.to || vary.to > mask {
+        return Err(format!("{}: from {} to {} is no range up to {mask}", vary.name(), vary.from, vary.to));
+    }
+    let span = u64::from(vary.to - vary.from) + 1;
+    Ok(Vary { at, width, mask, from: vary.from, span, how: vary.how })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Endpoint, internet_checksum};
+    use proptest::prelude::*;
+    use std::net::SocketAddrV4;
+
+    fn flow() -> Flow {
+        let end = |n: u8| Endpoint {
+            mac: [2, 0, 0, 0, 0, n],
+            address: SocketAddrV4::new([198, 18, 0, n].into(), 9000 + u16::from(n)),
+        };
+        Flow { source: end(1), destination: end(2) }
+    }
+
+    fn size(bytes: u16) -> FrameSize {
+        bytes.try_into().unwrap()
+    }
+
+    fn spec(toml: &str) -> FrameSpec {
+        toml::from_str(toml).unwrap()
+    }
+
+    fn refused(toml: &str, bytes: u16) -> String {
+        Template::new(&spec(toml), size(bytes), &flow()).unwrap_err()
+    }
+
+    fn made(template: &Template, index: u64) -> Vec<u8> {
+        let mut frame = template.bytes(0).to_vec();
+        template
+            .write(&mut frame, 0, index, |place| place.iter_mut().take(signature::LEN).for_each(|b| *b = index as u8));
+        frame
+    }
+
+    /// The sum over a transport header, its payload and the pseudo-header; 0 when it is right.
+    fn transport_sum(frame: &[u8], network_at: usize, ipv4: bool, pseudo: bool) -> u16 {
+        let (addresses, protocol, begin) = if ipv4 {
+            (network_at + 12..network_at + 20, frame[network_at + 9], network_at + 20)
+        } else {
+            (network_at + 8..network_at + 40, frame[network_at + 6], network_at + 40)
+        };
+        let mut bytes = frame[begin..].to_vec();
+        bytes.resize(bytes.len().next_multiple_of(2), 0);
+        if pseudo {
+            bytes.extend_from_slice(&frame[addresses]);
+            bytes.extend_from_slice(&[0, protocol]);
+            bytes.extend_from_slice(&((frame.len() - begin) as u16).to_be_bytes());
+        }
+        internet_checksum(&bytes)
+    }
+
+    #[test]
+    fn the_plain_frame_is_ethernet_ipv4_and_udp() {
+        let frame = Template::plain(&flow(), FrameSize::MIN);
+        let expected = "0200000000020200000000010800\
+                        4500002e0000400040110000c6120001c6120002 2329232a001a0000";
+        let mut expected = hex(expected).unwrap();
+        expected.resize(60, 0);
+        let sum = internet_checksum(&expected[14..34]);
+        expected[24..26].copy_from_slice(&sum.to_be_bytes());
+        assert_eq!(frame, expected);
+        assert_eq!(Template::plain(&flow(), size(1518)).len(), 1514);
+    }
+
+    #[test]
+    fn what_does_not_fit_or_overlaps_is_refused_in_a_sentence() {
+        for (toml, bytes, part) in [
+            ("vlans = [100]", 64, "bytes 46 to 63"),
+            ("network = \"ipv6\"\ntransport = \"tcp\"", 64, "make a frame of 78 bytes"),
+            ("vlans = [1, 2, 3]", 128, "two at most"),
+            ("vlans = [4095]", 128, "1 to 4094"),
+            ("ethertype = 2048", 64, "network = \"none\""),
+            ("network = \"none\"\ntransport = \"tcp\"", 64, "needs network"),
+            ("network = \"none\"\nsignature = \"identification\"", 64, "needs network = \"ipv4\""),
+            ("signature = { at = 50 }", 64, "takes bytes 50 to 67"),
+            ("signature = { at = 20, width = 3 }", 64, "18, or 2 or 4"),
+            ("signature = { at = 18, width = 4 }", 64, "overlap"),
+            ("bytes = \"0g\"", 128, "no hexadecimal digit"),
+            ("bytes = \"012\"", 128, "a byte has two"),
+            ("vary = [{ field = \"vlan\", from = 1, to = 2 }]", 64, "have no VLAN tag"),
+            ("vary = [{ field = \"source-port\", from = 1, to = 70000 }]", 64, "no range up to 65535"),
+            ("vary = [{ at = 40, width = 4, from = 1, to = 2 }]", 64, "overlap"),
+            ("vary = [{ at = 40, from = 1, to = 2 }]", 64, "a `width`"),
+            ("transport = \"icmp\"\nvary = [{ field = \"source-port\", from = 1, to = 2 }]", 64, "have no ports"),
+        ] {
+            let said = refused(toml, bytes);
+            assert!(said.contains(part), "{toml}: {said}");
+        }
+    }
+
+    #[test]
+    fn fields_step_and_frames_are_known_by_what_does_not() {
+        let spec = spec(
+            "vlans = [100, 7]\nvary = [{ field = \"source-port\", from = 1000, to = 1002 }, { field = \"vlan\", from = 5, to = 6 }]",
+        );
+        let template = Template::new(&spec, size(128), &flow()).unwrap();
+        let frames: Vec<Vec<u8>> = (0..7).map(|index| made(&template, index)).collect();
+        let ports: Vec<u16> = frames.iter().map(|frame| word_at(frame, 42)).collect();
+        assert_eq!(ports, [1000, 1001, 1002, 1000, 1001, 1002, 1000]);
+        assert_eq!(word_at(&frames[0], 18), 5);
+        for frame in &frames {
+            assert!(template.owns(frame) && template.is_whole(frame, 0));
+        }
+        let mut other = frames[0].clone();
+        other[14 + 1] ^= 1;
+        assert!(!template.owns(&other), "another VLAN");
+        let mut damaged = frames[0].clone();
+        damaged[100] ^= 1;
+        assert!(template.owns(&damaged) && !template.is_whole(&damaged, 0));
+    }
+
+    #[test]
+    fn a_reserved_field_may_hold_the_number_alone() {
+        let spec = spec(
+            "network = \"none\"\nethertype = 0x8906\nbytes = \"00 000000 00000000 00000000\"\nsignature = { at = 16, width = 4 }",
+        );
+        let template = Template::new(&spec, size(64), &flow()).unwrap();
+        assert_eq!(template.tag(), Tag::Number { at: 16, width: 4 });
+        let frame = made(&template, 0x0102_0304);
+        assert_eq!((&frame[12..14], &frame[16..20]), (&[0x89, 0x06][..], &[1, 2, 3, 4][..]));
+        assert!(template.owns(&frame) && template.is_whole(&frame, 0));
+    }
+
+    #[test]
+    fn a_specification_survives_json() {
+        for toml in ["", "signature = \"identification\"", "signature = { at = 46 }\nvlans = [3]\nnetwork = \"ipv6\""] {
+            let spec = spec(toml);
+            let json = serde_json::to_string(&spec).unwrap();
+            assert_eq!(serde_json::from_str::<FrameSpec>(&json).unwrap(), spec, "{json}");
+        }
+        assert!(FrameSpec::default().is_plain() && spec("signature = \"payload\"").is_plain());
+        assert!(!spec("signature = \"identification\"").is_plain());
+        let inline: FrameSpec = "vlans = [3], network = \"ipv6\"".parse().unwrap();
+        assert_eq!((inline.vlans, inline.network), (vec![3], Network::Ipv6));
+        assert!("colour = 1".parse::<FrameSpec>().unwrap_err().contains("unknown field `colour`"));
+    }
+
+    proptest! {
+        #[test]
+        fn checksums_are_right_whatever_changes(
+            ipv4: bool,
+            transport in prop_oneof![Just("udp"), Just("tcp"), Just("icmp"), Just("none")],
+            vlans in 0_usize..3,
+            bytes in 110_u16..300,
+            index: u64,
+        ) {
+            let tags = ["vlans = []", "vlans = [9]", "vlans = [9, 10]"][vlans];
+            let network = if ipv4 { "ipv4" } else { "ipv6" };
+            let text = format!("{tags}\nnetwork = \"{network}\"\ntransport = \"{transport}\"\n\
+                vary = [{{ field = \"source-address\", from = 0, to = 4294967295, how = \"random\" }}]");
+            let template = Template::new(&spec(&text), size(bytes), &flow()).unwrap();
+            let frame = made(&template, index);
+            let network_at = 14 + 4 * vlans;
+            if ipv4 {
+                prop_assert_eq!(internet_checksum(&frame[network_at..network_at + 20]), 0);
+            }
+            match (transport, ipv4) {
+                ("udp", true) => prop_assert_eq!(word_at(&frame, network_at + 26), 0),
+                ("none", _) => {}
+                ("icmp", true) => prop_assert_eq!(transport_sum(&frame, network_at, ipv4, false), 0),
+                _ => prop_assert_eq!(transport_sum(&frame, network_at, ipv4, true), 0),
+            }
+            prop_assert!(template.owns(&frame) && template.is_whole(&frame, 0));
+        }
+
+        #[test]
+        fn any_bytes_are_owned_or_not_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..90)) {
+            let template = Template::new(&FrameSpec::default(), size(64), &flow()).unwrap();
+            let _ = (template.owns(&bytes), template.is_whole(&bytes, 0));
+        }
+
+        #[test]
+        fn any_specification_is_resolved_or_refused(
+            at in 0_usize..200, width in 0_usize..20, from: u32, to: u32, vlans in proptest::collection::vec(any::<u16>(), 0..3), digits in "[0-9a-f]{0,80}",
+        ) {
+            let spec = FrameSpec {
+                vlans,
+                bytes: digits,
+                signature: SignatureSpec::At(At { at, width }),
+                vary: vec![VarySpec { field: None, at: Some(width), width: Some(2), from, to, how: How::Random }],
+                ..FrameSpec::default()
+            };
+            if let Ok(template) = Template::new(&spec, size(128), &flow()) {
+                let frame = made(&template, u64::from(from));
+                prop_assert!(template.is_whole(&frame, 0));
+            }
+        }
+    }
+}
