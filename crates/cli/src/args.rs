@@ -37,7 +37,7 @@ pub(crate) enum Command {
     /// Compare several clients over one path, each beside the ground truth.
     Compare(Compare),
     /// Measure with one client between two ports of your own.
-    Measure(Measure),
+    Measure(Box<Measure>),
     /// Send frames as fast as a port takes them, and say how many those are.
     Generate(Generate),
     /// Show stored runs again, or several in one page.
@@ -114,6 +114,12 @@ pub(crate) struct Measure {
     /// The frames, as keys of a scenario's [traffic.frame]: 'vlans = [100], network = "ipv6"'.
     #[arg(long, value_name = "TOML", default_value = "", hide_default_value = true)]
     pub(crate) frame: FrameSpec,
+    /// Flows that take turns, told apart by their source port.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) flows: u16,
+    /// Send the same traffic the other way at the same time.
+    #[arg(long)]
+    pub(crate) both: bool,
     /// Spin for frames and departures, or sleep and block (udp only).
     #[arg(long, value_enum, default_value = "poll")]
     pub(crate) wait: WaitArg,
@@ -133,6 +139,9 @@ pub(crate) struct Measure {
     /// Core of the receiving thread.
     #[arg(long, value_name = "CORE")]
     pub(crate) rx_core: Option<usize>,
+    /// Core of the thread of the other direction (--both) [default: that of the receiving thread].
+    #[arg(long, value_name = "CORE", requires = "both")]
+    pub(crate) back_core: Option<usize>,
     #[command(flatten)]
     pub(crate) dpdk: Dpdk,
     #[command(flatten)]

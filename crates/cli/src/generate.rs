@@ -43,11 +43,19 @@ pub(crate) fn run(args: &Generate) -> Result<ExitCode> {
         wait: Wait::Poll,
         stamp: Stamp::App,
         driver: None,
+        pairs: Vec::new(),
         tx: Some(args.tx.clone()),
         rx: Some(args.rx.clone().unwrap_or_else(|| args.tx.clone())),
     };
-    let traffic = TrafficSpec { frame_size: args.size, rate, mode: Mode::OneWay, frame: FrameSpec::default() };
-    let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, dut: None };
+    let traffic = TrafficSpec {
+        frame_size: args.size,
+        rate,
+        mode: Mode::OneWay,
+        frame: FrameSpec::default(),
+        flows: 1,
+        both: false,
+    };
+    let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, ..CoreSpec::default() };
     let scenario = session::between_ports(client, traffic, cores, args.dpdk.clone().into());
     scenario.check().map_err(|(_, message)| anyhow::anyhow!(message))?;
     let generated = generate(&scenario, args.frames, args.rx.is_some(), !args.unstamped, stop.clone())?;

@@ -60,6 +60,7 @@ pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
         wait,
         stamp: args.stamp.into(),
         driver: None,
+        pairs: Vec::new(),
         tx: Some(args.tx.clone()),
         rx: Some(args.rx.clone()),
     };
@@ -68,8 +69,15 @@ pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
         (false, true) => Mode::RoundTrip,
         (false, false) => Mode::OneWay,
     };
-    let traffic = TrafficSpec { frame_size: args.size, rate: args.rate, mode, frame: args.frame.clone() };
-    let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, dut: None };
+    let traffic = TrafficSpec {
+        frame_size: args.size,
+        rate: args.rate,
+        mode,
+        frame: args.frame.clone(),
+        flows: args.flows,
+        both: args.both,
+    };
+    let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, back: args.back_core, ..CoreSpec::default() };
     let mut scenario = between_ports(client, traffic, cores, args.dpdk.clone().into());
     scenario.title = format!("{} to {}", args.tx, args.rx);
     Session::new("measure", "measure".into(), scenario, &args.protocol)?.run()

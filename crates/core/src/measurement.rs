@@ -23,6 +23,8 @@ pub struct Measurement {
     pub lateness: Option<Histogram>,
     /// Where the time was spent, where frames were stamped at more points than the two of `latency`.
     pub stages: Option<Stages>,
+    /// Its parts, where it has several: flows, pairs of ports, the other direction.
+    pub streams: Vec<Stream>,
     /// Requested and achieved rate; absent for taps, and for fewer than two frames.
     pub pace: Option<Pace>,
     /// Stalls per spinning thread; empty where no thread spun, so that nothing was observed.
@@ -36,6 +38,17 @@ pub struct Measurement {
     pub series: Vec<Point>,
     /// What a reader should know of how it was measured (`AF_XDP copy mode`).
     pub notes: Vec<String>,
+}
+
+/// A part of a measurement, or what was measured beside it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stream {
+    /// `flow 3`, `pair 2`, `back`.
+    pub name: String,
+    /// Its frames.
+    pub counts: Counts,
+    /// Its latency.
+    pub latency: Histogram,
 }
 
 /// Requested against achieved rate.
@@ -106,6 +119,15 @@ impl Measurement {
         self.touched.add(&other.touched);
         pool_optional(&mut self.scheduled, &other.scheduled);
         pool_optional(&mut self.lateness, &other.lateness);
+        for stream in &other.streams {
+            match self.streams.iter_mut().find(|own| own.name == stream.name) {
+                Some(own) => {
+                    own.counts.add(&stream.counts);
+                    own.latency.add(&stream.latency);
+                }
+                None => self.streams.push(stream.clone()),
+            }
+        }
         match (&mut self.stages, &other.stages) {
             (Some(stages), Some(more)) => stages.add(more),
             (stages, more) => *stages = stages.take().or_else(|| more.clone()),

@@ -131,6 +131,9 @@ pub struct Record {
     /// Where the time was spent, where frames were stamped at more points than the two of `latency`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<StagesRecord>,
+    /// Its parts, where it has several: flows, pairs of ports; and the other direction, which is not part of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamRecord>,
     /// Requested and achieved rate.
     pub pace: Option<Pace>,
     /// Stalls per spinning thread.
@@ -145,6 +148,17 @@ pub struct Record {
     pub notes: Vec<String>,
 }
 
+/// A [`Stream`](crate::measurement::Stream) in numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StreamRecord {
+    /// `flow 3`, `pair 2`, `back`.
+    pub name: String,
+    /// Every frame in exactly one class.
+    pub counts: Counts,
+    /// Its latency.
+    pub latency: Summary,
+}
+
 impl Record {
     /// In numbers.
     pub fn of(m: &Measurement) -> Record {
@@ -156,6 +170,11 @@ impl Record {
             scheduled: m.scheduled.as_ref().map(Summary::of),
             lateness: m.lateness.as_ref().map(Summary::of),
             stages: m.stages.as_ref().map(Stages::record_of),
+            streams: m
+                .streams
+                .iter()
+                .map(|s| StreamRecord { name: s.name.clone(), counts: s.counts, latency: Summary::of(&s.latency) })
+                .collect(),
             pace: m.pace,
             stalls: m.stalls.clone(),
             unattributed: m.unattributed,
@@ -352,6 +371,7 @@ mod tests {
             engine: crate::port_name::Engine::Udp,
             wait: Default::default(),
             stamp: crate::scenario::Stamp::App,
+            pairs: Vec::new(),
             driver: None,
             tx: None,
             rx: None,

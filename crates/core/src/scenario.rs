@@ -11,6 +11,9 @@ use std::fmt;
 /// Longest time for which a spool holds a frame: RFC 2544 waits for residual frames for two seconds.
 const LONGEST_DELAY_NS: u64 = 1_000_000_000;
 
+/// Most flows: each keeps a window of the numbers that it has seen, and a distribution.
+const MOST_FLOWS: u16 = 256;
+
 /// A whole scenario file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,9 +52,24 @@ pub struct TrafficSpec {
     /// One way (the default) or round trip.
     #[serde(default)]
     pub mode: Mode,
+    /// Flows that take turns; they differ in the source port, or, in frames without ports, in the source's hardware
+    /// address.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub flows: u16,
+    /// Whether the same traffic goes the other way at the same time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub both: bool,
     /// Its frames; by default Ethernet, IPv4 and UDP.
     #[serde(default, skip_serializing_if = "FrameSpec::is_plain")]
     pub frame: FrameSpec,
+}
+
+fn one() -> u16 {
+    1
+}
+
+fn is_one(flows: &u16) -> bool {
+    *flows == 1
 }
 
 /// Which latency is measured.
@@ -201,6 +219,9 @@ pub struct CoreSpec {
     pub receiver: Option<usize>,
     /// The DUT's thread, where it has one, or the reflector's.
     pub dut: Option<usize>,
+    /// The thread of the other direction, where both are sent at once; the receiver's core, if it isn't named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub back: Option<usize>,
 }
 
 /// How DPDK is started, once for the whole run.
@@ -296,6 +317,21 @@ pub struct ClientSpec {
     /// The port that it receives through, or that the reflector sits at; likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rx: Option<PortName>,
+    /// Further pairs of ports, each with the same traffic at the same time; where the DUT is external.
+    #[serde(default, rename = "pair", skip_serializing_if = "Vec::is_empty")]
+    pub pairs: Vec<PairSpec>,
+}
+
+/// A further pair of ports of a client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PairSpec {
+    /// The port that sends.
+    pub tx: PortName,
+    /// The port that receives.
+    pub rx: PortName,
+    /// The core of its thread, which sends and receives.
+    pub core: usize,
 }
 
 /// What is wrong with a scenario, and where.
@@ -356,10 +392,16 @@ impl TrafficSpec {
         if self.mode.returns() && !self.frame.is_plain() {
             return Err("frames by template go one way: the reflector turns plain frames round only".into());
         }
+        if self.mode.returns() && (self.flows > 1 || self.both) {
+            return Err("several flows, and both directions at once, go one way each: leave mode out".into());
+        }
+        if !(1..=MOST_FLOWS).contains(&self.flows) {
+            return Err(format!("flows runs from 1 to {MOST_FLOWS}"));
+        }
         // What doesn't fit or overlaps does so whatever the addresses are.
         let nobody = Endpoint { mac: [0; 6], address: std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0) };
         let flow = Flow { source: nobody, destination: nobody };
-        Template::new(&self.frame, self.frame_size, &flow).map(|_| ())
+        Template::new(&self.frame.with_flows(self.flows, 9000), self.frame_size, &flow).map(|_| ())
     }
 }
 
@@ -391,10 +433,29 @@ impl ClientSpec {
         if self.wait == Wait::Block && self.engine != Engine::Udp {
             return Err(format!("client `{name}`: only the udp engine can wait by blocking; use wait = \"poll\""));
         }
-        if !traffic.frame.is_plain() && matches!(self.engine, Engine::Udp | Engine::Kernel) {
+        let plain = traffic.frame.is_plain() && traffic.flows == 1;
+        if !plain && matches!(self.engine, Engine::Udp | Engine::Kernel) {
             return Err(format!(
-                "client `{name}`: the {} engine sends plain frames only; [traffic.frame] goes with packet, xdp, dpdk and mem",
+                "client `{name}`: the {} engine sends plain frames of one flow; [traffic.frame] and flows go with packet, \
+                 xdp, dpdk and mem",
                 self.engine
+            ));
+        }
+        if traffic.both && self.engine == Engine::Kernel {
+            return Err(format!("client `{name}`: the kernel engine sends one way; leave it out, or both"));
+        }
+        if !self.pairs.is_empty() && (*dut != DutSpec::External {} || self.engine == Engine::Kernel) {
+            return Err(format!("client `{name}`: pairs go with dut kind \"external\", and any engine but kernel"));
+        }
+        if !self.pairs.is_empty() && (traffic.mode.returns() || traffic.both || self.stamp != Stamp::App) {
+            return Err(format!("client `{name}`: several pairs go one way, with stamps of the app"));
+        }
+        if let Some(pair) =
+            self.pairs.iter().find(|pair| pair.tx.engine != self.engine || pair.rx.engine != self.engine)
+        {
+            return Err(format!(
+                "client `{name}`: {} and {} must be ports of its engine, {}",
+                pair.tx, pair.rx, self.engine
             ));
         }
         if traffic.mode == Mode::PingPong && self.engine == Engine::Kernel {

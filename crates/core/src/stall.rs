@@ -86,6 +86,12 @@ impl SpanLog {
         }
     }
 
+    /// Adds what another log holds, after the measurement.
+    pub fn append(&mut self, other: SpanLog) {
+        self.spans.extend(other.spans);
+        self.dropped += other.dropped;
+    }
+
     /// Forgets everything, and keeps its memory.
     pub fn clear(&mut self) {
         self.spans.clear();

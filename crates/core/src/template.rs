@@ -166,6 +166,20 @@ pub enum Field {
 }
 
 impl FrameSpec {
+    /// The same for several flows that take turns: they differ in the source port, from `port` on, or, without ports, in
+    /// the low bytes of the source's hardware address.
+    pub fn with_flows(&self, flows: u16, port: u16) -> FrameSpec {
+        let mut spec = self.clone();
+        if flows > 1 {
+            let ports = spec.network != Network::None && matches!(spec.transport, Transport::Udp | Transport::Tcp);
+            let (field, from) =
+                if ports { (Field::SourcePort, u32::from(port.min(u16::MAX - flows))) } else { (Field::SourceMac, 0) };
+            let to = from + u32::from(flows) - 1;
+            spec.vary.push(VarySpec { field: Some(field), at: None, width: None, from, to, how: How::Step });
+        }
+        spec
+    }
+
     /// Whether it is what a UDP socket sends.
     pub fn is_plain(&self) -> bool {
         *self == FrameSpec::default()

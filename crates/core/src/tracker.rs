@@ -242,6 +242,82 @@ impl Tracker {
     }
 }
 
+/// Classifies the arrivals of several flows that take turns: frame `n` of all is of flow `n` modulo their number, and
+/// is reordered only against frames of its own flow.
+#[derive(Debug)]
+pub struct Flows {
+    trackers: Vec<Tracker>,
+    /// One past the highest number of all.
+    next: u64,
+    measure_from: u64,
+}
+
+impl Flows {
+    /// `flows` flows, at least one; the first `measure_from` frames of all are the warm-up.
+    pub fn new(flows: u16, measure_from: u64) -> Flows {
+        let flows = u64::from(flows.max(1));
+        let trackers = (0..flows).map(|flow| Tracker::new(share(measure_from, flow, flows))).collect();
+        Flows { trackers, next: 0, measure_from }
+    }
+
+    /// A frame arrived undamaged. Returns what it is, and its flow.
+    #[inline]
+    pub fn arrived(&mut self, sequence: u32) -> (Arrival, usize) {
+        if let [only] = &mut self.trackers[..] {
+            return (only.arrived(sequence), 0);
+        }
+        let flows = self.trackers.len() as u64;
+        let distance = sequence.wrapping_sub(self.next as u32) as i32;
+        let number = self.next.checked_add_signed(i64::from(distance)).unwrap_or(u64::from(sequence));
+        self.next = self.next.max(number + 1);
+        let flow = (number % flows) as usize;
+        (self.trackers[flow].arrived((number / flows) as u32), flow)
+    }
+
+    /// A frame of some flow arrived damaged: it is counted with the first.
+    pub fn corrupted(&mut self) {
+        self.trackers[0].corrupted();
+    }
+
+    /// A frame arrived that is of no flow: it is counted with the first.
+    pub fn foreign(&mut self) {
+        self.trackers[0].foreign();
+    }
+
+    /// A latency was recorded for a frame of a flow.
+    #[inline]
+    pub fn stamped(&mut self, flow: usize) {
+        self.trackers[flow].stamped();
+    }
+
+    /// Measured frames received so far.
+    pub fn received(&self) -> u64 {
+        self.trackers.iter().map(Tracker::received).sum()
+    }
+
+    /// One past the highest number of the only flow that arrived; of several, of the first.
+    pub fn next(&self) -> u64 {
+        self.trackers[0].next()
+    }
+
+    /// The final counts of each flow, once the sender's totals are known.
+    pub fn finish(&self, warmup_sent: u64, sent: u64) -> Vec<Counts> {
+        let flows = self.trackers.len() as u64;
+        let of = |(flow, tracker): (u64, &Tracker)| {
+            let warmup = share(warmup_sent, flow, flows);
+            let all = share(warmup_sent + sent, flow, flows);
+            tracker.finish(warmup, all - warmup)
+        };
+        debug_assert!(warmup_sent <= self.measure_from);
+        (0..).zip(&self.trackers).map(of).collect()
+    }
+}
+
+/// How many of the first `frames` are of one flow of several that take turns.
+fn share(frames: u64, flow: u64, flows: u64) -> u64 {
+    (frames + flows - 1 - flow) / flows
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,6 +369,25 @@ mod tests {
         }
         let counts = tracker.finish(0, 5);
         assert_eq!((counts.received, counts.reordered, counts.lost), (5, 1, 0));
+    }
+
+    #[test]
+    fn flows_are_told_apart_and_only_their_own_frames_overtake_them() {
+        let mut flows = Flows::new(3, 4);
+        // 0 to 3 are the warm-up; flow 0 has 6 and 9, flow 1 has 4, 7 and 10, flow 2 has 5, 8 and 11.
+        for sequence in [0, 1, 2, 3, 5, 4, 8, 6, 10, 7, 11] {
+            if let (Arrival::Measured, flow) = flows.arrived(sequence) {
+                flows.stamped(flow);
+            }
+        }
+        let counts = flows.finish(4, 8);
+        counts.iter().for_each(|counts| counts.balance().unwrap());
+        let of = |field: fn(&Counts) -> u64| counts.iter().map(field).collect::<Vec<_>>();
+        assert_eq!(of(|c| c.sent), [2, 3, 3]);
+        assert_eq!(of(|c| c.received), [1, 3, 3]);
+        assert_eq!(of(|c| c.reordered), [0, 1, 0]);
+        assert_eq!(of(|c| c.warmup_sent), [2, 1, 1]);
+        assert_eq!((of(|c| c.lost), flows.received()), (vec![1, 0, 0], 7));
     }
 
     #[test]

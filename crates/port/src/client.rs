@@ -12,10 +12,11 @@ use usect_clock::watch::Watch;
 use usect_core::frame::Flow;
 use usect_core::histogram::Histogram;
 use usect_core::instant::Bridge;
-use usect_core::measurement::{Measurement, Pace};
+use usect_core::measurement::{Measurement, Pace, Stream};
 use usect_core::scenario::{Mode, Wait};
 use usect_core::stall::{SpanLog, Watched};
 use usect_core::template::{FrameSpec, Template};
+use usect_core::tracker::Counts;
 use usect_core::trial::Traffic;
 
 /// Runs a traffic over a path and returns what it measured.
@@ -92,6 +93,8 @@ pub struct PacketClient<T, R> {
     pub expected: Flow,
     /// Its frames.
     pub frame: FrameSpec,
+    /// Flows that take turns.
+    pub flows: u16,
     /// How it waits.
     pub wait: Wait,
     /// Its threads.
@@ -107,17 +110,19 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
     pub fn new(clock: Clock, tx: T, rx: R, flow: Flow, threads: Threads, stop: Arc<AtomicBool>) -> Self {
         let live = Arc::new(Live { stop, ..Live::default() });
         let (wait, route, frame) = (Wait::Poll, Route::default(), FrameSpec::default());
-        PacketClient { tx, rx, flow, expected: flow, frame, wait, threads, route, clock, live }
+        PacketClient { tx, rx, flow, expected: flow, frame, flows: 1, wait, threads, route, clock, live }
     }
 
     fn plan(&self, traffic: &Traffic) -> Result<Plan, ClientError> {
-        let template = |flow: &Flow| Template::new(&self.frame, traffic.frame_size, flow).map_err(ClientError::Frame);
+        let spec = self.frame.with_flows(self.flows, self.flow.source.address.port());
+        let template = |flow: &Flow| Template::new(&spec, traffic.frame_size, flow).map_err(ClientError::Frame);
         let frames = self.tx.caps().frames;
-        if !frames && !self.frame.is_plain() {
+        if !frames && !spec.is_plain() {
             return Err(ClientError::Frame("a UDP socket sends plain frames only: choose packet, xdp or dpdk".into()));
         }
         Ok(Plan {
             nonce: (usect_clock::tsc().0 >> 8) as u16,
+            flows: self.flows,
             joint: Joint::of(&self.route, &self.tx.caps().stamps, &self.rx.caps().stamps)?,
             ..Plan::new(template(&self.flow)?, template(&self.expected)?, *traffic, frames)
         })
@@ -239,8 +244,15 @@ fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Resul
     let Ends { sent, mut seen, watched } = ends;
     let decided_by_others = seen.decided_by_others();
     let stages = seen.join_the_rest(live)?;
-    let counts = seen.tracker.finish(sent.warmup, sent.measured);
+    let per_flow = seen.flows.finish(sent.warmup, sent.measured);
+    let mut counts = Counts::default();
+    per_flow.iter().for_each(|flow| counts.add(flow));
     counts.balance()?;
+    let streams = per_flow.into_iter().zip(&seen.per_flow).enumerate().map(|(i, (counts, latency))| Stream {
+        name: format!("flow {}", i + 1),
+        counts,
+        latency: Histogram::from_counts(&latency.counts()),
+    });
     let paced = traffic.mode != Mode::PingPong && traffic.rate.is_paced();
     let measurement = Measurement {
         counts,
@@ -249,6 +261,7 @@ fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Resul
         scheduled: paced.then(|| Histogram::from_counts(&seen.scheduled.counts())),
         lateness: paced.then(|| Histogram::from_counts(&sent.lateness)),
         stages,
+        streams: streams.collect(),
         pace: pace(traffic, sent.measured, sent.span_ns).filter(|_| traffic.mode != Mode::PingPong),
         ..Measurement::default()
     };

@@ -9,6 +9,7 @@ pub mod conformance;
 mod error;
 pub mod fault;
 pub mod flood;
+pub mod lanes;
 mod live;
 pub mod mem;
 mod numbered;

@@ -78,6 +78,8 @@ pub(crate) struct Plan {
     /// What is expected to arrive: the same, or the way back.
     pub(crate) expected: Template,
     pub(crate) traffic: Traffic,
+    /// Flows that take turns.
+    pub(crate) flows: u16,
     /// Tells this trial's frames from another's.
     pub(crate) nonce: u16,
     /// How much of the templates ports don't see: 0, or the headers of datagrams.
@@ -93,7 +95,7 @@ impl Plan {
     pub(crate) fn new(sent: Template, expected: Template, traffic: Traffic, frames: bool) -> Plan {
         let departures = matches!(sent.tag(), Tag::Number { .. }).then(Numbered::default);
         let from = if frames { 0 } else { HEADERS };
-        Plan { sent, expected, traffic, nonce: 0, from, departures, joint: None }
+        Plan { sent, expected, traffic, flows: 1, nonce: 0, from, departures, joint: None }
     }
 
     /// Writes what changes from frame to frame.

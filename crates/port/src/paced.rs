@@ -15,7 +15,7 @@ use usect_core::schedule::Schedule;
 use usect_core::signature;
 use usect_core::stages::Stages;
 use usect_core::stall::{Span, SpanLog, THRESHOLD_NS};
-use usect_core::tracker::{Arrival, Departure, Tracker};
+use usect_core::tracker::{Arrival, Departure, Flows};
 
 /// How long after the last departure residual frames are waited for (RFC 2544 §23).
 const RESIDUAL_NS: u64 = 2_000_000_000;
@@ -267,7 +267,9 @@ pub(crate) struct Arrivals<'a, 'p, R> {
 
 /// What the receiving half saw.
 pub(crate) struct Seen<'p> {
-    pub(crate) tracker: Tracker,
+    pub(crate) flows: Flows,
+    /// Latency per flow, where there are several.
+    pub(crate) per_flow: Vec<Recorder>,
     /// Latency from the scheduled departure.
     pub(crate) scheduled: Recorder,
     /// Latency of samples that were found directly after a stall of this thread.
@@ -281,7 +283,8 @@ pub(crate) struct Seen<'p> {
 impl<'a, 'p, R: Receive> Arrivals<'a, 'p, R> {
     pub(crate) fn new(clock: &'a Clock, port: &'a mut R, plan: &'p Plan, live: &'a Live) -> Self {
         let seen = Seen {
-            tracker: Tracker::new(plan.traffic.warmup_frames),
+            flows: Flows::new(plan.flows, plan.traffic.warmup_frames),
+            per_flow: (0..plan.flows).filter(|_| plan.flows > 1).map(|_| Recorder::default()).collect(),
             scheduled: Recorder::default(),
             touched: Recorder::default(),
             slow: SpanLog::for_samples(plan.traffic.frames),
@@ -302,7 +305,7 @@ impl<'a, 'p, R: Receive> Arrivals<'a, 'p, R> {
         let since = |then: u64| self.clock.rate().ns(now.0.saturating_sub(then));
         let last_departure = self.live.last_departure.load(Relaxed);
         let sent = self.live.sent.load(Relaxed).saturating_sub(self.plan.traffic.warmup_frames);
-        let all_in = self.seen.tracker.received() >= sent;
+        let all_in = self.seen.flows.received() >= sent;
         let quiet = since(self.last_arrival.0.max(last_departure)) > QUIET_NS;
         (all_in && quiet) || since(last_departure) > RESIDUAL_NS
     }
@@ -314,15 +317,13 @@ impl Seen<'_> {
     #[inline]
     fn classify(&mut self, clock: &Clock, plan: &Plan, live: &Live, frame: &[u8], found: Found, stall_end: Tsc) {
         if !plan.owns(frame) {
-            return self.tracker.foreign();
+            return self.flows.foreign();
         }
-        let Some(signature) = plan.read(frame) else { return self.tracker.corrupted() };
-        if self.tracker.arrived(signature.sequence) != Arrival::Measured {
-            return;
-        }
+        let Some(signature) = plan.read(frame) else { return self.flows.corrupted() };
+        let (Arrival::Measured, flow) = self.flows.arrived(signature.sequence) else { return };
         let departure = signature.departure;
         if let Some(joining) = &mut self.joining {
-            joining.arrived(signature.sequence, departure, found);
+            joining.arrived((signature.sequence, flow), departure, found);
             if plan.joint.as_ref().is_some_and(|joint| joint.decides()) {
                 return;
             }
@@ -331,8 +332,7 @@ impl Seen<'_> {
         // that the share of stamped frames shows it.
         let Some(ticks) = found.at.0.checked_sub(departure.at) else { return };
         let ns = clock.rate().ns(ticks);
-        self.tracker.stamped();
-        live.latency.record(ns);
+        self.stamped(live, flow, ns);
         self.scheduled.record(ns + departure.lateness_ns);
         if departure.at < stall_end.0 {
             self.touched.record(ns);
@@ -341,15 +341,23 @@ impl Seen<'_> {
         }
     }
 
+    #[inline]
+    fn stamped(&mut self, live: &Live, flow: usize, ns: u64) {
+        self.flows.stamped(flow);
+        live.latency.record(ns);
+        if let Some(own) = self.per_flow.get(flow) {
+            own.record(ns);
+        }
+    }
+
     /// Joins what waits for its stamps, `most` frames at the most.
     #[inline]
     fn join(&mut self, live: &Live, most: usize, last: bool) -> Result<(), ClientError> {
-        let Some(joining) = &mut self.joining else { return Ok(()) };
         for _ in 0..most {
+            let Some(joining) = &mut self.joining else { break };
             let Some(joined) = joining.turn(last)? else { break };
-            let Some(Joined { latency_ns, scheduled_ns, from }) = joined else { continue };
-            self.tracker.stamped();
-            live.latency.record(latency_ns);
+            let Some(Joined { flow, latency_ns, scheduled_ns, from }) = joined else { continue };
+            self.stamped(live, flow, latency_ns);
             self.scheduled.record(scheduled_ns);
             if latency_ns >= THRESHOLD_NS {
                 self.slow.push(Span { from, to: from + latency_ns });
@@ -377,7 +385,7 @@ impl<R: Receive> Half for Arrivals<'_, '_, R> {
     #[inline]
     fn turn(&mut self, now: Tsc, stalled: bool) -> Result<Turn, ClientError> {
         let Arrivals { clock, port, plan, live, seen, last_arrival } = self;
-        let before = seen.tracker.received();
+        let before = seen.flows.received();
         // What left before a stall ended and is found now was touched by it.
         let stall_end = if stalled { now } else { Tsc(0) };
         if let Some(joining) = &mut seen.joining {
@@ -388,10 +396,10 @@ impl<R: Receive> Half for Arrivals<'_, '_, R> {
             seen.classify(clock, plan, live, frame, found, stall_end);
         });
         let handled = handled.map_err(ClientError::receiving)?;
-        let received = seen.tracker.received();
+        let received = seen.flows.received();
         if handled > 0 {
             live.received.store(received, Relaxed);
-            live.arrived.store(seen.tracker.next(), Relaxed);
+            live.arrived.store(seen.flows.next(), Relaxed);
         }
         // Beside the next frame: one at a time where this thread polls.
         match (handled, port.caps().blocks) {

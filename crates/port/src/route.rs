@@ -184,6 +184,7 @@ pub(crate) fn note(route: &Route) -> Option<String> {
 #[derive(Debug, Clone, Copy)]
 struct Flight {
     sequence: u32,
+    flow: usize,
     lateness_ns: u64,
     sent: u64,
     received: u64,
@@ -193,6 +194,8 @@ struct Flight {
 /// A latency between the stamps that a route asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Joined {
+    /// The frame's flow.
+    pub(crate) flow: usize,
     /// In nanoseconds.
     pub(crate) latency_ns: u64,
     /// From when the frame was due to the second stamp.
@@ -239,8 +242,8 @@ impl<'a> Joining<'a> {
         self.now = None;
     }
 
-    /// A measured frame arrived.
-    pub(crate) fn arrived(&mut self, sequence: u32, departure: Departure, found: Found) {
+    /// A measured frame arrived: its number, and its flow.
+    pub(crate) fn arrived(&mut self, (sequence, flow): (u32, usize), departure: Departure, found: Found) {
         let (at, mono_at) = *self.now.get_or_insert_with(|| {
             let (at, mono_at, error_ns) = pair(self.rate);
             self.pair_error_ns = self.pair_error_ns.max(error_ns);
@@ -253,7 +256,7 @@ impl<'a> Joining<'a> {
             self.waiting.pop_front();
             self.stages.incomplete += 1;
         }
-        self.waiting.push_back(Flight { sequence, lateness_ns: departure.lateness_ns, sent, received, found });
+        self.waiting.push_back(Flight { sequence, flow, lateness_ns: departure.lateness_ns, sent, received, found });
     }
 
     /// Joins the oldest frame, if its stamps are all there; gives it up, if it has waited too long or `last` says
@@ -331,7 +334,7 @@ impl<'a> Joining<'a> {
         // On one clock no bridge is needed. A stamp before its predecessor is none.
         let latency_ns = if one_clock { flight.found.card.checked_sub(card) } else { to.checked_sub(from) }?;
         let scheduled_ns = (from + latency_ns).saturating_sub(flight.sent) + flight.lateness_ns;
-        Some(Joined { latency_ns, scheduled_ns, from })
+        Some(Joined { flow: flight.flow, latency_ns, scheduled_ns, from })
     }
 
     fn unstamped(&self, passage: &Passage) -> ClientError {
@@ -409,7 +412,7 @@ mod tests {
         for sequence in 0..10 {
             let sent = clock.now().0 - clock.rate().ticks(100_000);
             joining.batch();
-            joining.arrived(sequence, Departure { at: sent, lateness_ns: 0 }, found(&clock));
+            joining.arrived((sequence, 0), Departure { at: sent, lateness_ns: 0 }, found(&clock));
             assert_eq!(joining.turn(false).unwrap(), Some(None), "the latency is the client's own");
         }
         assert!(joining.turn(true).unwrap().is_none());
@@ -427,7 +430,7 @@ mod tests {
         let now = mono().0;
         let real = (1 << 61) - (joint.wall.mono(1 << 61).0 - now);
         joining.arrived(
-            7,
+            (7, 0),
             Departure { at: clock.now().0, lateness_ns: 50 },
             Found { kernel: real + 5_000, ..found(&clock) },
         );
@@ -445,7 +448,7 @@ mod tests {
         let route = Route { stamp: Stamp::Xdp, ..Route::default() };
         let joint = Joint::of(&route, &[], &[Point::DriverIn]).unwrap().unwrap();
         let mut joining = Joining::new(&joint, clock.rate());
-        joining.arrived(0, Departure { at: clock.now().0, lateness_ns: 0 }, found(&clock));
+        joining.arrived((0, 0), Departure { at: clock.now().0, lateness_ns: 0 }, found(&clock));
         assert_eq!(joining.turn(true).unwrap(), Some(None));
         let error = joining.finish().unwrap_err().to_string();
         assert!(error.contains("xdp"), "{error}");

@@ -8,6 +8,7 @@ use usect_core::measurement::Summary;
 use usect_core::run::Record;
 use usect_core::stall::CoreStalls;
 use usect_core::stats::{self, Accuracy, Estimate, LADDER, Quantile};
+use usect_core::tracker::Counts;
 
 /// The page's tables.
 #[derive(Serialize)]
@@ -88,6 +89,8 @@ fn key(series: &[Series<'_>]) -> Grid {
     let mut lines = Vec::new();
     for s in series {
         lines.push(line(s, figures("client", &s.client.measured.latency.quantiles, plain)));
+        let parts = s.client.measured.streams.iter();
+        lines.extend(parts.map(|part| more(figures(&part.name, &part.latency.quantiles, plain))));
         match (&s.client.truth, s.client.known_delay_ns) {
             (Some(truth), _) => lines.push(more(figures("truth", &truth.latency.quantiles, plain))),
             (None, Some(delay)) => lines.push(more(figures("known delay", &stats::constant(delay), plain))),
@@ -320,18 +323,17 @@ const COUNTS: [&str; 13] = [
 fn counts(series: &[Series<'_>]) -> Grid {
     let mut lines = Vec::new();
     for s in series {
-        lines.push(line(s, count_cells("client", &s.client.measured)));
-        lines.extend(s.client.truth.iter().map(|t| more(count_cells("truth", t))));
+        lines.push(line(s, count_cells("client", &s.client.measured.counts)));
+        lines.extend(s.client.measured.streams.iter().map(|part| more(count_cells(&part.name, &part.counts))));
+        lines.extend(s.client.truth.iter().map(|t| more(count_cells("truth", &t.counts))));
     }
     Grid::new(heads(&COUNTS), lines)
 }
 
-fn count_cells(what: &str, record: &Record) -> Vec<Entry> {
-    let c = &record.counts;
+fn count_cells(what: &str, c: &Counts) -> Vec<Entry> {
     let of_sent = |n: u64| Entry::number(format::count(n)).with(format::part(n, c.sent));
     let plain = [c.reordered, c.duplicates, c.corrupted, c.stale, c.foreign, c.arrivals];
-    let stamped =
-        Entry::number(format::count(c.stamped)).with(record.stamped_share.map_or("–".to_owned(), format::share));
+    let stamped = Entry::number(format::count(c.stamped)).with(c.stamped_share().map_or("–".to_owned(), format::share));
     let first =
         [Entry::text(what), Entry::number(format::count(c.sent)), of_sent(c.received), of_sent(c.lost), stamped];
     let warmup = Entry::number(format::count(c.warmup_arrivals)).with(format!("{} sent", format::count(c.warmup_sent)));

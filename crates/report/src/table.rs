@@ -3,9 +3,10 @@
 use crate::{format, verdict};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, TableStyle};
 use std::fmt::Write;
-use usect_core::run::{ClientRecord, Record, Run};
+use usect_core::run::{ClientRecord, Record, Run, StreamRecord};
 use usect_core::stall::CoreStalls;
 use usect_core::stats::{Estimate, Interval, LADDER, Quantile};
+use usect_core::tracker::Counts;
 
 /// The run in text for a terminal of 80 columns or more. No escape codes unless `color`.
 pub fn table(run: &Run, color: bool) -> String {
@@ -14,6 +15,13 @@ pub fn table(run: &Run, color: bool) -> String {
     blocks.extend([page.counts(), page.pace(), page.platform(), page.notes(), page.reading()]);
     blocks.retain(|block| !block.trim().is_empty());
     blocks.iter().map(|b| b.trim_end()).collect::<Vec<_>>().join("\n\n") + "\n"
+}
+
+/// Flows, pairs and directions of a client, unless they are too many for a terminal.
+fn parts(client: &ClientRecord) -> &[StreamRecord] {
+    const FEW: usize = 8;
+    let parts = &client.measured.streams;
+    if parts.len() > FEW { &[] } else { parts }
 }
 
 struct Page<'a> {
@@ -71,6 +79,9 @@ impl Page<'_> {
                 .collect::<Vec<_>>()
         };
         table.add_row(row(&client.client, "client", &client.measured.latency.quantiles, ns));
+        for part in parts(client) {
+            table.add_row(row("", &part.name, &part.latency.quantiles, ns));
+        }
         if let Some(truth) = &client.truth {
             table.add_row(row("", "truth", &truth.latency.quantiles, ns));
         } else if let Some(delay) = client.known_delay_ns {
@@ -105,10 +116,14 @@ impl Page<'_> {
         let heads = ["frames", "sent", "received", "lost", "dup", "reord", "corrupt", "stamped"];
         let mut table = self.table(heads.map(str::to_owned), 1);
         for client in &self.run.clients {
-            let c = &client.measured.counts;
-            let counts = [c.sent, c.received, c.lost, c.duplicates, c.reordered, c.corrupted].map(format::count);
-            let cells = counts.into_iter().chain([client.measured.stamped_share.map_or("–".to_owned(), format::share)]);
-            table.add_row(named(&client.client, cells));
+            let cells = |c: &Counts| {
+                let counts = [c.sent, c.received, c.lost, c.duplicates, c.reordered, c.corrupted].map(format::count);
+                counts.into_iter().chain([c.stamped_share().map_or("–".to_owned(), format::share)])
+            };
+            table.add_row(named(&client.client, cells(&client.measured.counts)));
+            for part in parts(client) {
+                table.add_row(named(&format!("  {}", part.name), cells(&part.counts)));
+            }
         }
         trimmed(&table)
     }

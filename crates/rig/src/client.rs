@@ -8,11 +8,11 @@ use std::net::UdpSocket;
 use usect_core::frame::Flow;
 use usect_core::port_name::{Engine, Place, PortName};
 use usect_core::scenario::{Mode, Wait};
-use usect_core::template::Template;
 use usect_core::trial::Trial;
 use usect_dut::{Dut, Reflector};
 use usect_lab::within;
 use usect_port::client::{Client, PacketClient, Threads};
+use usect_port::lanes::{Lane, Lanes};
 use usect_port::mem::{self, MemPort};
 use usect_port::{ClientError, Port, Receive, Route, Take, Transmit, packet, udp};
 use usect_xdp::kernel::{Assignment, KernelClient};
@@ -38,6 +38,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) ends: &'a Ends,
     /// Who stamps its frames besides it.
     pub(crate) route: Route,
+    /// The one core of its thread, where it is not chosen.
+    pub(crate) core: Option<usize>,
 }
 
 impl Opening<'_> {
@@ -45,7 +47,8 @@ impl Opening<'_> {
     pub(crate) fn open(&self, inside: Option<(MemPort, MemPort)>) -> Result<Opened, RigError> {
         let Opening { trial, ends, .. } = self;
         let (largest, stamp) = (trial.traffic.frame_size.without_fcs(), self.route.stamp);
-        let near = if trial.traffic.mode.returns() { self.only(&ends.flow().reversed())? } else { Take::Nothing };
+        let comes_back = trial.traffic.mode.returns() || self.rig.both;
+        let near = if comes_back { self.only(&ends.flow().reversed())? } else { Take::Nothing };
         let far = self.only(&ends.flow())?;
         match trial.client.engine {
             Engine::Udp => self.udp(),
@@ -69,8 +72,7 @@ impl Opening<'_> {
 
     /// The frames of a flow, to be received.
     fn only(&self, flow: &Flow) -> Result<Take, RigError> {
-        let template = Template::new(&self.rig.frame, self.trial.traffic.frame_size, flow).map_err(RigError::Asked)?;
-        Ok(Take::Only(template.words()))
+        Ok(Take::Only(self.rig.template(self.trial.traffic.frame_size, flow)?.words()))
     }
 
     fn udp(&self) -> Result<Opened, RigError> {
@@ -100,6 +102,9 @@ impl Opening<'_> {
         (ends.tx.endpoint.mac, ends.rx.endpoint.mac) = (port.tx.mac(), port.tx.mac());
         if near == far {
             // A device that loops, such as net_ring or a cabled port: what it sends comes in there.
+            if self.rig.both {
+                return Err(RigError::Asked("a device that loops has one direction: leave both out".into()));
+            }
             return Ok(Opened::alone(self.client((ends.flow(), ends.flow()), port.tx, port.rx)));
         }
         let other = open::dpdk(&ends.rx, &far, largest)?;
@@ -117,20 +122,28 @@ impl Opening<'_> {
         opened.map_err(|e| self.failed(format!("silencing the stack at UDP port {port}"), e))
     }
 
-    /// The generic client over two open ports; in round-trip mode the far one reflects.
+    /// The generic client over two open ports: one way, both ways at once, or, with a reflector at the far one, there
+    /// and back.
     fn generic<T, R>(&self, ends: &Ends, near: Port<T, R>, far: Port<T, R>) -> Opened
     where
         T: Transmit + 'static,
         R: Receive + 'static,
     {
         let (rig, flow) = (self.rig, ends.flow());
-        if !self.trial.traffic.mode.returns() {
-            return Opened::alone(self.client((flow, flow), near.tx, far.rx));
+        if self.trial.traffic.mode.returns() {
+            let core = rig.placement.dut.or(Some(rig.placement.receiver));
+            let reflector = Box::new(Reflector::start(rig.clock, core, far)) as Box<dyn Dut>;
+            let client = self.client((flow, flow.reversed()), near.tx, near.rx);
+            return Opened { reflector: Some(reflector), ..Opened::alone(client) };
         }
-        let core = rig.placement.dut.or(Some(rig.placement.receiver));
-        let reflector = Box::new(Reflector::start(rig.clock, core, far)) as Box<dyn Dut>;
-        let client = self.client((flow, flow.reversed()), near.tx, near.rx);
-        Opened { reflector: Some(reflector), ..Opened::alone(client) }
+        let there = self.client((flow, flow), near.tx, far.rx);
+        if !rig.both {
+            return Opened::alone(there);
+        }
+        let way_back = Opening { core: Some(rig.placement.back), route: Route::default(), ..*self };
+        let back = way_back.client((flow.reversed(), flow.reversed()), far.tx, near.rx);
+        let lane = |name: &str, client, pooled| Lane { name: name.to_owned(), client, pooled };
+        Opened::alone(Box::new(Lanes::new(vec![lane("there", there, true), lane("back", back, false)])))
     }
 
     /// The generic client, which sends one flow and expects another.
@@ -140,12 +153,29 @@ impl Opening<'_> {
         R: Receive + 'static,
     {
         let Opening { rig, trial, .. } = self;
-        let mut client = PacketClient::new(rig.clock, tx, rx, flow, threads(rig.placement, trial), rig.stop.clone());
+        let mut client = PacketClient::new(rig.clock, tx, rx, flow, self.threads(), rig.stop.clone());
         client.wait = trial.client.wait;
         client.expected = expected;
         client.frame = rig.frame.clone();
+        client.flows = rig.flows;
         client.route = self.route.clone();
         Box::new(client)
+    }
+
+    /// A blocking client needs two threads, because one can't sleep and receive at once; a round trip that polls needs
+    /// one, as it waits for its own frames, and so does ping-pong, and each of two directions; otherwise it depends
+    /// on the cores.
+    fn threads(&self) -> Threads {
+        let Placement { sender, receiver, .. } = self.rig.placement;
+        let mode = self.trial.traffic.mode;
+        let polls = self.trial.client.wait == Wait::Poll;
+        let one = mode.returns() || self.rig.both || sender == receiver;
+        match self.core {
+            Some(core) if polls => Threads::One { core },
+            Some(core) => Threads::Two { sender: core, receiver: core },
+            None if (one && polls) || mode == Mode::PingPong => Threads::One { core: sender },
+            None => Threads::Two { sender, receiver },
+        }
     }
 
     fn kernel(&self) -> Result<Opened, RigError> {
@@ -166,19 +196,5 @@ impl Opening<'_> {
 
     fn failed(&self, what: String, source: std::io::Error) -> RigError {
         RigError::Client { client: self.trial.client.name.clone(), source: ClientError::io(what, source) }
-    }
-}
-
-/// A blocking client needs two threads, because one can't sleep and receive at once; a round trip that
-/// polls needs one, as it waits for its own frames, and so does ping-pong; otherwise it depends on the
-/// cores.
-fn threads(placement: Placement, trial: &Trial) -> Threads {
-    let Placement { sender, receiver, .. } = placement;
-    let one = trial.traffic.mode.returns() || sender == receiver;
-    let polls = trial.client.wait == Wait::Poll;
-    if (one && polls) || trial.traffic.mode == Mode::PingPong {
-        Threads::One { core: sender }
-    } else {
-        Threads::Two { sender, receiver }
     }
 }

@@ -20,10 +20,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use usect_clock::Clock;
 use usect_core::environment::Environment;
+use usect_core::frame::{Flow, FrameSize};
 use usect_core::port_name::{Engine, Place};
-use usect_core::scenario::Scenario;
+use usect_core::scenario::{Scenario, TrafficSpec};
 use usect_core::stall::CoreStalls;
-use usect_core::template::FrameSpec;
+use usect_core::template::{FrameSpec, Template};
 use usect_core::trial::{Trial, TrialResult};
 use usect_lab::audit;
 
@@ -35,6 +36,8 @@ pub struct Rig {
     clock: Clock,
     path: Path,
     frame: FrameSpec,
+    flows: u16,
+    both: bool,
     placement: Placement,
     cores: Vec<usize>,
     cpu_times: audit::CpuTimes,
@@ -109,6 +112,12 @@ pub fn recover() -> Result<Vec<String>, RigError> {
 }
 
 impl Rig {
+    /// The frames of a flow of this run.
+    fn template(&self, size: FrameSize, flow: &Flow) -> Result<Template, RigError> {
+        let spec = self.frame.with_flows(self.flows, flow.source.address.port());
+        Template::new(&spec, size, flow).map_err(RigError::Asked)
+    }
+
     /// Sets up what the scenario asks for. `stop` ends a running trial early.
     pub fn new(scenario: &Scenario, stop: Arc<AtomicBool>) -> Result<Rig, RigError> {
         let cores = audit::online_cores();
@@ -116,8 +125,8 @@ impl Rig {
         let clock = Clock::calibrate()?;
         start_dpdk(scenario, &cores)?;
         let path = Path::up(scenario)?;
-        let frame = scenario.traffic.frame.clone();
-        Ok(Rig { clock, path, frame, placement, cores, cpu_times: audit::CpuTimes::now(), stop })
+        let TrafficSpec { frame, flows, both, .. } = scenario.traffic.clone();
+        Ok(Rig { clock, path, frame, flows, both, placement, cores, cpu_times: audit::CpuTimes::now(), stop })
     }
 
     /// What the figures depend on: host, interfaces, clocks, placement; and what the cores did since the

@@ -11,6 +11,8 @@ pub struct Placement {
     pub receiver: usize,
     /// The DUT's or the reflector's thread's, where one of them spins.
     pub dut: Option<usize>,
+    /// That of the other direction's thread, where both are sent at once.
+    pub back: usize,
 }
 
 /// Chooses cores for a scenario among those that are there; what the user named is kept.
@@ -30,7 +32,14 @@ pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String>
         );
     }
     let placement = choose(&scenario.cores, online, spinning > 0)?;
-    let polling = [placement.sender, placement.receiver];
+    if scenario.traffic.both && polls && placement.back == placement.sender {
+        return Err(format!(
+            "both directions at once need a core each besides a spinning DUT's, and core {} is left for both: name others \
+             under [cores], choose another dut, or one direction",
+            placement.back
+        ));
+    }
+    let polling = [placement.sender, placement.receiver, placement.back];
     if let Some(core) = placement.dut.filter(|core| spinning > 0 && polls && polling.contains(core)) {
         return Err(format!(
             "core {core} is named for the dut or reflector and for a client, and both spin: give each its own"
@@ -52,11 +61,13 @@ fn choose(named: &CoreSpec, online: &[usize], dut_spins: bool) -> Result<Placeme
         (None, false) => None,
     };
     let receiver = named.receiver.or_else(|| free.pop()).unwrap_or(sender);
-    Ok(Placement { sender, receiver, dut })
+    Ok(Placement { sender, receiver, dut, back: named.back.unwrap_or(receiver) })
 }
 
 fn check_named(named: &CoreSpec, online: &[usize]) -> Result<(), String> {
-    for (role, core) in [("sender", named.sender), ("receiver", named.receiver), ("dut", named.dut)] {
+    for (role, core) in
+        [("sender", named.sender), ("receiver", named.receiver), ("dut", named.dut), ("back", named.back)]
+    {
         if let Some(core) = core.filter(|c| !online.contains(c)) {
             return Err(format!("cores.{role}: there is no core {core} to run on; usable are {online:?}"));
         }

@@ -11,14 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use usect_core::frame::Endpoint;
 use usect_core::measurement::Measurement;
 use usect_core::port_name::Engine;
-use usect_core::scenario::{DutSpec, Stamp};
+use usect_core::scenario::{ClientSpec, DutSpec, Stamp};
 use usect_core::stall::{self, Span, SpanLog, Watched};
-use usect_core::template::{Tag, Template};
+use usect_core::template::Tag;
 use usect_core::tracker::Counts;
 use usect_core::trial::{Trial, TrialResult};
 use usect_dut::{Bridge, Dut, Forwarder, Imposed, Redirect, Report, Spool, Wire};
 use usect_lab::{Link, within};
 use usect_port::client::{Control, Outcome};
+use usect_port::lanes::{Lane, Lanes};
 use usect_port::mem::{self, MemPort};
 use usect_port::{Cards, Port, Receive, Route, Take, Transmit};
 use usect_xdp::tap::{Cut, Tap, Wiretap};
@@ -44,7 +45,7 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
         Some(_) => Route { taps, ..Route::default() },
         None => Route { stamp: trial.client.stamp, taps, cards: clocks.clone() },
     };
-    let mut opened = Opening { rig, trial, ends: &ends, route }.open(inside)?;
+    let mut opened = with_pairs(rig, trial, &ends, route, inside)?;
     if let Some(cards) = probed {
         opened.client = cards.probe(opened.client, &ends)?;
     }
@@ -74,6 +75,36 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
         dut: report.done,
         partial: rig.stop.load(Relaxed).then(|| "interrupted".to_owned()),
     })
+}
+
+/// Opens the client of a trial, and beside it one for each further pair of its ports.
+fn with_pairs(
+    rig: &Rig,
+    trial: &Trial,
+    ends: &Ends,
+    route: Route,
+    inside: Option<(MemPort, MemPort)>,
+) -> Result<Opened, RigError> {
+    let mut opened = Opening { rig, trial, ends, route, core: None }.open(inside)?;
+    if trial.client.pairs.is_empty() {
+        return Ok(opened);
+    }
+    let mut lanes = vec![Lane { name: "pair 1".to_owned(), client: opened.client, pooled: true }];
+    for (number, pair) in (2..).zip(&trial.client.pairs) {
+        let client = ClientSpec {
+            tx: Some(pair.tx.clone()),
+            rx: Some(pair.rx.clone()),
+            pairs: Vec::new(),
+            ..trial.client.clone()
+        };
+        let ends = rig.path.ends(&client)?;
+        let trial = Trial { client, ..trial.clone() };
+        let opening = Opening { rig, trial: &trial, ends: &ends, route: Route::default(), core: Some(pair.core) };
+        let more = opening.open(None)?;
+        lanes.push(Lane { name: format!("pair {number}"), client: more.client, pooled: true });
+        opened.sinks.extend(more.sinks);
+    }
+    Ok(Opened { client: Box::new(Lanes::new(lanes)), ..opened })
 }
 
 /// What a DUT says that it imposed, as a truth.
@@ -153,7 +184,7 @@ fn attach_tap(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Option<Tap>, RigE
     let cut = |(left, right): &(Link, Link)| Cut { left: left.index, right: right.index };
     let comes_back = trial.traffic.mode.returns();
     let flow = ends.flow();
-    let template = |flow| Template::new(&rig.frame, trial.traffic.frame_size, flow).map_err(RigError::Asked);
+    let template = |flow| rig.template(trial.traffic.frame_size, flow);
     let entering = template(&flow)?;
     let leaving = if comes_back { template(&flow.reversed())? } else { entering.clone() };
     // The kernel client keeps departures itself, and frames carry their identification alone.

@@ -101,7 +101,11 @@ fn an_interface_is_described_as_its_driver_says() {
         ("dpdk", true, "net_af_packet0,iface=t0"),
         ("kernel", true, "peer with a program"),
         ("clock", false, "none"),
-        ("tx stamps", false, "offers none"),
+        ("stamp app", true, "every engine"),
+        ("stamp socket", true, "the driver as frames leave"),
+        ("stamp nic", false, "stamps no frames"),
+        ("stamp xdp", true, "engine xdp"),
+        ("metadata", false, "zero-copy"),
     ] {
         let finding = of(name);
         assert_eq!(finding["usable"], usable, "{finding}");

@@ -13,4 +13,5 @@ mod labs;
 mod refused;
 mod reports;
 mod signals;
+mod stamps;
 mod world;

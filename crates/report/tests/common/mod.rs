@@ -182,6 +182,7 @@ fn measurement(dice: &mut Dice, shape: &Shape, tapped: bool) -> Measurement {
         touched: if shape.spins { touched } else { Histogram::default() },
         scheduled: (!tapped).then_some(scheduled),
         stages: None,
+        streams: Vec::new(),
         lateness: (!tapped).then_some(lateness),
         pace: (!tapped).then_some(Pace { requested: 20_000.0, achieved: 19_998.0 }),
         stalls: if shape.spins { vec![stalls(dice, "sender", 0), stalls(dice, "receiver", 1)] } else { Vec::new() },

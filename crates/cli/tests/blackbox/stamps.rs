@@ -1,0 +1,185 @@
+//! Stamps of others than the client, stages, templates, flows and directions.
+
+use crate::compare::assert_adds_up;
+use crate::world::World;
+use usect_core::run::{ClientRecord, Run};
+use usect_core::stages::Point;
+
+fn client(name: &str, keys: &str) -> String {
+    let engine = name.split('-').next().unwrap();
+    format!("[[client]]\nname = \"{name}\"\nengine = \"{engine}\"\n{keys}\n")
+}
+
+/// A run of 0.3 s through the forwarder in the kernel, between taps.
+fn compare(world: &World, traffic: &str, clients: &[String]) -> Run {
+    let dut = "{ kind = \"xdp-forwarder\" }";
+    let text = format!("title = \"stamps\"\ntraffic = {traffic}\ndut = {dut}\n{}", clients.concat());
+    world.compare(&world.file("stamps.toml", &text), &["--duration", "0.3"]).0
+}
+
+/// The points between which a client's stages are.
+fn points(client: &ClientRecord) -> Vec<Point> {
+    let stages = &client.measured.stages.as_ref().unwrap().stages;
+    let first = stages.first().map(|stage| stage.from);
+    first.into_iter().chain(stages.iter().map(|stage| stage.to)).collect()
+}
+
+#[test]
+fn every_frame_is_stamped_by_whom_a_client_names_and_taken_apart() {
+    let Some(world) = World::new() else { return };
+    let run = compare(
+        &world,
+        "{ frame_size = 64, rate = \"5 kpps\" }",
+        &[
+            client("udp-app", ""),
+            client("udp-socket", "stamp = \"socket\""),
+            client("udp-blocking", "stamp = \"socket\"\nwait = \"block\""),
+            client("packet-socket", "stamp = \"socket\""),
+            client("xdp-xdp", "stamp = \"xdp\""),
+        ],
+    );
+    use Point::{DriverIn, DriverOut, DutIn, DutOut, KernelIn, Queued, Received, Sent};
+    let by_socket = vec![Sent, Queued, DriverOut, DutIn, DutOut, KernelIn, Received];
+    let past_the_qdisc = vec![Sent, DriverOut, DutIn, DutOut, KernelIn, Received];
+    let expected = [
+        vec![Sent, DutIn, DutOut, Received],
+        by_socket.clone(),
+        by_socket,
+        past_the_qdisc,
+        vec![Sent, DutIn, DutOut, DriverIn, Received],
+    ];
+    for (client, expected) in run.clients.iter().zip(expected) {
+        let (name, measured) = (&client.client, &client.measured);
+        assert_adds_up(&measured.counts, name);
+        // The kernel begins to stamp arrivals a moment after it is asked to.
+        let received = measured.counts.received;
+        assert!(received > 1_000 && measured.counts.stamped + 20 >= received, "{name}: {:?}", measured.counts);
+        assert_eq!(points(client), expected, "{name}");
+        let stages = measured.stages.as_ref().unwrap();
+        assert_eq!(stages.frames + stages.incomplete, received, "{name}");
+        assert!(stages.incomplete <= 20, "{name}: {stages:?}");
+        let share = &stages.shares[0];
+        assert!(share.frames > 0 && share.stages_ns.len() == expected.len() - 1, "{name}: {share:?}");
+        if name != "udp-app" {
+            // Both lie around the DUT, and closer than the applications.
+            let truth = client.truth.as_ref().unwrap();
+            assert!(measured.latency.min_ns >= truth.latency.min_ns, "{name}");
+            assert!(measured.notes.iter().any(|note| note.contains(" stamps: from ")), "{:?}", measured.notes);
+        }
+    }
+    world.assert_clean();
+}
+
+#[test]
+fn stamps_that_are_not_there_fail_the_run() {
+    let Some(world) = World::new() else { return };
+    world.succeeds(&["lab", "up", "n"]);
+    let measure = |engine: &str, stamp: &str| {
+        let (tx, rx) = match engine {
+            "udp" => ("udp:198.18.0.1:9000@n-tx".to_owned(), "udp:198.18.0.2:9001@n-rx".to_owned()),
+            engine => (format!("{engine}:t0@n-tx"), format!("{engine}:r0@n-rx")),
+        };
+        world.refuses(&["measure", "--tx", &tx, "--rx", &rx, "--stamp", stamp, "--quick", "--runs", "1"])
+    };
+    for engine in ["udp", "packet", "xdp"] {
+        let said = measure(engine, "nic");
+        assert!(said.contains("no card that stamps frames as they leave") && said.contains("t0"), "{said}");
+    }
+    for (engine, stamp) in [("xdp", "socket"), ("udp", "xdp"), ("kernel", "socket")] {
+        let said = measure(engine, stamp);
+        assert!(said.contains(&format!("the {engine} engine has no {stamp} stamps")), "{said}");
+    }
+    world.succeeds(&["lab", "down", "n"]);
+    world.assert_clean();
+}
+
+#[test]
+fn frames_by_template_pass_and_are_known_again() {
+    let Some(world) = World::new() else { return };
+    for frame in [
+        "vlans = [100]",
+        "vlans = [100, 200]",
+        "network = \"ipv6\", vary = [{ field = \"destination-address\", from = 0, to = 65535, how = \"random\" }]",
+        "network = \"ipv6\", transport = \"tcp\", vlans = [7]",
+        "transport = \"icmp\"",
+        "network = \"none\", ethertype = 0x8906, bytes = \"00000000000000000000\", signature = { at = 16, width = 4 }",
+        "signature = \"identification\"",
+    ] {
+        let traffic = format!("{{ frame_size = 128, rate = \"2 kpps\", frame = {{ {frame} }} }}");
+        let run = compare(&world, &traffic, &[client("packet", ""), client("xdp", "")]);
+        for client in &run.clients {
+            let (counts, truth) = (&client.measured.counts, &client.truth.as_ref().unwrap().counts);
+            assert_adds_up(counts, frame);
+            assert_eq!((counts.sent, counts.corrupted, counts.foreign), (600, 0, 0), "{frame}: {counts:?}");
+            assert!(counts.received > 300 && counts.stamped == counts.received, "{frame}: {counts:?}");
+            assert_eq!((truth.sent, &client.doubt), (600, &None), "{frame}");
+            assert!(truth.stamped >= counts.received, "{frame}: {truth:?}");
+        }
+    }
+    world.assert_clean();
+}
+
+#[test]
+fn flows_and_directions_are_counted_apart() {
+    let Some(world) = World::new() else { return };
+    let traffic = "{ frame_size = 64, rate = \"2 kpps\", flows = 4, both = true }";
+    let run = compare(&world, traffic, &[client("packet", ""), client("xdp", "")]);
+    for client in &run.clients {
+        let measured = &client.measured;
+        let parts: Vec<&str> = measured.streams.iter().map(|part| part.name.as_str()).collect();
+        assert_eq!(parts, ["flow 1", "flow 2", "flow 3", "flow 4", "there", "back"], "{}", client.client);
+        assert_eq!((measured.counts.sent, measured.counts.foreign), (600, 0));
+        assert!(measured.counts.received > 300, "{:?}", measured.counts);
+        assert_eq!(client.truth.as_ref().unwrap().counts.sent, 600);
+        let sum = |part: std::ops::Range<usize>| measured.streams[part].iter().map(|s| s.counts.received).sum::<u64>();
+        assert_eq!((sum(0..4), sum(4..5)), (measured.counts.received, measured.counts.received));
+        let back = &measured.streams[5];
+        assert_adds_up(&back.counts, "back");
+        assert!(back.counts.received > 300 && back.latency.samples == back.counts.stamped, "{back:?}");
+    }
+    world.assert_clean();
+}
+
+#[test]
+fn several_pairs_of_ports_are_one_client() {
+    let Some(world) = World::new() else { return };
+    ["p", "q"].iter().for_each(|lab| drop(world.succeeds(&["lab", "up", lab])));
+    let keys = "tx = \"packet:t0@p-tx\"\nrx = \"packet:r0@p-rx\"\n[[client.pair]]\ntx = \"packet:t0@q-tx\"\nrx = \"packet:r0@q-rx\"\ncore = 0";
+    let text = format!(
+        "title = \"pairs\"\ntraffic = {{ frame_size = 64, rate = \"2 kpps\" }}\ndut = {{ kind = \"external\" }}\n\
+         cores = {{ sender = 1, receiver = 1 }}\n{}",
+        client("packet", keys)
+    );
+    let (run, _) = world.compare(&world.file("pairs.toml", &text), &["--duration", "0.3"]);
+    let measured = &run.clients[0].measured;
+    assert_eq!(measured.counts.sent, 1_200);
+    let parts: Vec<(&str, u64)> = measured.streams.iter().map(|p| (p.name.as_str(), p.counts.sent)).collect();
+    assert_eq!(parts, [("pair 1", 600), ("pair 2", 600)]);
+    assert!(measured.streams.iter().all(|part| part.counts.received > 300), "{:?}", measured.streams);
+    assert_eq!(measured.pace.unwrap().requested, 4_000.0);
+    ["p", "q"].iter().for_each(|lab| drop(world.succeeds(&["lab", "down", lab])));
+    world.assert_clean();
+}
+
+#[test]
+fn templates_that_do_not_fit_are_refused() {
+    let Some(world) = World::new() else { return };
+    let scenario = |frame: &str, more: &str, engine: &str| {
+        let traffic = format!("{{ frame_size = 64, rate = \"1 kpps\", frame = {{ {frame} }}{more} }}");
+        world.scenario("{ kind = \"wire\" }", &traffic, &[engine])
+    };
+    for (frame, more, engine, part) in [
+        ("vlans = [100]", "", "xdp", "bytes 46 to 63"),
+        ("vary = [{ at = 40, width = 4, from = 0, to = 1 }]", "", "xdp", "overlap"),
+        ("vary = [{ field = \"source-port\", from = 1, to = 2 }]", ", flows = 2", "xdp", "overlap"),
+        ("signature = \"identification\"", "", "udp-polling", "plain frames of one flow"),
+        ("colour = 1", "", "xdp", "unknown field `colour`"),
+        ("", ", flows = 0", "xdp", "1 to 256"),
+        ("", ", both = true, mode = \"round-trip\"", "xdp", "one way"),
+        ("", ", both = true", "kernel", "sends one way"),
+    ] {
+        let said = world.refuses(&["compare", &scenario(frame, more, engine)]);
+        assert!(said.contains(part), "{frame}{more}: {said}");
+    }
+    world.assert_clean();
+}
