@@ -219,6 +219,9 @@ pub struct CoreSpec {
     pub receiver: Option<usize>,
     /// The DUT's thread, where it has one, or the reflector's.
     pub dut: Option<usize>,
+    /// The thread of a forwarder's second stream; one thread has both where it is not named and there is no core to spare.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dut_back: Option<usize>,
     /// The thread of the other direction, where both are sent at once; the receiver's core, if it isn't named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back: Option<usize>,

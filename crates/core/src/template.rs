@@ -226,6 +226,20 @@ struct Vary {
     how: How,
 }
 
+impl Vary {
+    /// How far from its first value the field is in a frame.
+    #[inline]
+    fn turn(&self, index: u64) -> u32 {
+        let far = match self.how {
+            // A division takes longer than all the rest of a frame.
+            How::Step if self.span.is_power_of_two() => index & (self.span - 1),
+            How::Step => index % self.span,
+            How::Random => ((scramble(index) >> 32) * self.span) >> 32,
+        };
+        far as u32
+    }
+}
+
 /// Sixteen bits of a frame by which a filter knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
@@ -261,6 +275,9 @@ pub struct Template {
     headers: usize,
     tag: Tag,
     identification: Option<usize>,
+    /// Where and of what the sum of the IPv4 header is made where nothing but the identification changes in it: place,
+    /// and sum of the rest.
+    identification_sum: Option<(usize, u32)>,
     vary: Vec<Vary>,
     sums: Vec<Sum>,
     /// Whether a checksum covers a varying field.
@@ -315,6 +332,7 @@ impl Template {
             headers,
             tag,
             identification,
+            identification_sum: None,
             vary,
             sums: Vec::new(),
             vary_in_sums: false,
@@ -326,6 +344,10 @@ impl Template {
         let mut bytes = template.bytes.clone();
         template.write_sums(&mut bytes);
         template.bytes = bytes;
+        if let Some(at) = template.identification {
+            let alone = template.sums.iter().position(|sum| sum.words == [at] && !sum.never_zero);
+            template.identification_sum = alone.map(|i| template.sums.remove(i)).map(|sum| (sum.at, sum.base));
+        }
         Ok(template)
     }
 
@@ -444,7 +466,7 @@ impl Template {
 
     /// Writes what changes into a frame, or, with an offset, into what is left of it from there; the tag is written by
     /// `sign` into the place that it is given.
-    #[inline]
+    #[inline(always)]
     pub fn write(&self, frame: &mut [u8], from: usize, index: u64, sign: impl FnOnce(&mut [u8])) {
         match self.tag {
             Tag::Signature(at) => sign(&mut frame[at - from..]),
@@ -459,6 +481,9 @@ impl Template {
         if let Some(at) = self.identification {
             frame[at..at + 2].copy_from_slice(&(index as u16).to_be_bytes());
         }
+        if let Some((at, base)) = self.identification_sum {
+            frame[at..at + 2].copy_from_slice(&(!fold(base + u32::from(index as u16))).to_be_bytes());
+        }
         self.vary(frame, index);
         self.write_sums(frame);
     }
@@ -472,19 +497,20 @@ impl Template {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn vary(&self, frame: &mut [u8], index: u64) {
         for vary in &self.vary {
-            let turn = match vary.how {
-                How::Step => index,
-                How::Random => scramble(index),
-            };
-            let value = vary.from.wrapping_add((turn % vary.span) as u32);
-            for i in 0..vary.width {
-                let shift = 8 * (vary.width - 1 - i);
-                let (mask, value) = ((vary.mask >> shift) as u8, (value >> shift) as u8);
-                let byte = &mut frame[vary.at + i];
-                *byte = *byte & !mask | value & mask;
+            let value = vary.from.wrapping_add(vary.turn(index));
+            match vary.width {
+                1 => frame[vary.at] = frame[vary.at] & !(vary.mask as u8) | value as u8,
+                2 if vary.mask == 0xffff => {
+                    frame[vary.at..vary.at + 2].copy_from_slice(&(value as u16).to_be_bytes());
+                }
+                2 => {
+                    let mixed = word_at(frame, vary.at) & !(vary.mask as u16) | value as u16;
+                    frame[vary.at..vary.at + 2].copy_from_slice(&mixed.to_be_bytes());
+                }
+                _ => frame[vary.at..vary.at + 4].copy_from_slice(&value.to_be_bytes()),
             }
         }
     }
@@ -493,8 +519,7 @@ impl Template {
     fn write_sums(&self, frame: &mut [u8]) {
         for sum in &self.sums {
             let total = sum.words.iter().fold(sum.base, |total, &word| total + u32::from(word_at(frame, word)));
-            let folded = (total & 0xffff) + (total >> 16);
-            let checksum = match !((folded & 0xffff) + (folded >> 16)) as u16 {
+            let checksum = match !fold(total) {
                 0 if sum.never_zero => 0xffff,
                 checksum => checksum,
             };
@@ -515,10 +540,19 @@ impl Template {
         frame.len() == self.bytes.len() - from && self.agrees(frame, from)
     }
 
-    #[inline]
+    /// Eight bytes at a time; the last eight may be some of those before.
+    #[inline(always)]
     fn agrees(&self, frame: &[u8], from: usize) -> bool {
-        let compared = frame.iter().zip(&self.bytes[from..]).zip(&self.mask[from..]);
-        compared.fold(0, |differs, ((is, should), mask)| differs | ((is ^ should) & mask)) == 0
+        let (bytes, mask) = (&self.bytes[from..], &self.mask[from..]);
+        let last = match (frame.last_chunk::<8>(), bytes[..frame.len()].last_chunk(), mask[..frame.len()].last_chunk()) {
+            (Some(is), Some(should), Some(mask)) => differs(is, should, mask),
+            _ => {
+                let pairs = frame.iter().zip(bytes).zip(mask);
+                pairs.fold(0, |all, ((is, should), mask)| all | u64::from((is ^ should) & mask))
+            }
+        };
+        let words = frame.as_chunks().0.iter().zip(bytes.as_chunks().0).zip(mask.as_chunks().0);
+        words.fold(last, |all, ((is, should), mask)| all | differs(is, should, mask)) == 0
     }
 
     /// What a filter needs to find these frames among others: their headers, [`WORDS`] at the most.
@@ -529,6 +563,20 @@ impl Template {
         });
         all.filter(|word| word.mask != 0).take(WORDS).collect()
     }
+}
+
+/// The bits that are compared and differ.
+#[inline(always)]
+fn differs(is: &[u8; 8], should: &[u8; 8], mask: &[u8; 8]) -> u64 {
+    let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+    (word(is) ^ word(should)) & word(mask)
+}
+
+/// The carries of a sum of words added in (RFC 1071).
+#[inline]
+fn fold(sum: u32) -> u16 {
+    let folded = (sum & 0xffff) + (sum >> 16);
+    ((folded & 0xffff) + (folded >> 16)) as u16
 }
 
 #[inline]

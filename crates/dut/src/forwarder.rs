@@ -10,14 +10,16 @@ use usect_core::scenario::Faults;
 use usect_port::fault::Faulty;
 use usect_port::{Port, Receive, Transmit};
 
-/// The running forwarder: one spinning thread for both streams.
-pub struct Forwarder(Spinning);
+/// The running forwarder: one spinning thread for both streams, or one for each.
+pub struct Forwarder(Vec<Spinning>);
 
 impl Forwarder {
-    /// Starts forwarding between two ports. `faults` hits what goes from `left` to `right`.
+    /// Starts forwarding between two ports, with a thread on each core that is given: one for both streams, or one for
+    /// what goes from `left` to `right` and one for what comes back; `None` is wherever the scheduler likes. `faults`
+    /// hits what goes from `left` to `right`.
     pub fn start<T, R>(
         clock: Clock,
-        core: Option<usize>,
+        cores: &[Option<usize>],
         left: Port<T, R>,
         right: Port<T, R>,
         faults: Faults,
@@ -26,53 +28,79 @@ impl Forwarder {
         T: Transmit + 'static,
         R: Receive + 'static,
     {
-        let streams = Streams {
-            there: Stream::new(left.rx, Faulty::new(right.tx, faults), |_| ()),
-            back: Stream::new(right.rx, left.tx, |_| ()),
-            returned: 0,
-        };
-        Forwarder(Spinning::start("forwarder", clock, core, streams))
+        let there = There(Stream::new(left.rx, Faulty::new(right.tx, faults), |_| ()));
+        let back = Back { stream: Stream::new(right.rx, left.tx, |_| ()), returned: 0 };
+        Forwarder(match *cores {
+            [core, of_back] => vec![
+                Spinning::start("forwarder", clock, core, there),
+                Spinning::start("forwarder back", clock, of_back, back),
+            ],
+            _ => vec![Spinning::start("forwarder", clock, cores.first().copied().flatten(), (there, back))],
+        })
     }
 }
 
 impl Dut for Forwarder {
     fn stop(self: Box<Self>) -> Result<Report, DutError> {
-        self.0.stop()
+        let mut whole = Report::default();
+        for thread in self.0 {
+            let mut report = thread.stop()?;
+            whole.done.append(&mut report.done);
+            whole.watches.append(&mut report.watches);
+        }
+        Ok(whole)
     }
 }
 
-struct Streams<T, R> {
-    there: Stream<Faulty<T>, R>,
-    back: Stream<T, R>,
-    returned: usize,
-}
+/// From left to right.
+struct There<T, R>(Stream<Faulty<T>, R>);
 
-impl<T: Transmit + 'static, R: Receive + 'static> Work for Streams<T, R> {
+impl<T: Transmit + 'static, R: Receive + 'static> Work for There<T, R> {
     fn blocks(&self) -> bool {
-        self.there.blocks() || self.back.blocks()
+        self.0.blocks()
     }
 
     #[inline]
     fn turn(&mut self) -> io::Result<usize> {
-        let back = self.back.turn()?;
-        self.returned += back;
-        Ok(self.there.turn()? + back)
+        self.0.turn()
     }
 
     fn finish(mut self) -> io::Result<Done> {
-        self.there.to.flush()?;
-        let there = self.there.to.done();
+        self.0.to.flush()?;
+        let done = self.0.to.done();
         let counts = [
-            ("forwarded", there.frames),
-            ("forwarded back", self.returned as u64),
-            ("dropped", there.dropped),
-            ("duplicated", there.duplicated),
-            ("swapped pairs", there.swapped),
-            ("corrupted", there.corrupted),
+            ("forwarded", done.frames),
+            ("dropped", done.dropped),
+            ("duplicated", done.duplicated),
+            ("swapped pairs", done.swapped),
+            ("corrupted", done.corrupted),
         ]
         .map(|(name, number)| (name.to_owned(), number))
         .into();
         Ok(Done { counts, imposed: None })
+    }
+}
+
+/// From right to left.
+struct Back<T, R> {
+    stream: Stream<T, R>,
+    returned: u64,
+}
+
+impl<T: Transmit + 'static, R: Receive + 'static> Work for Back<T, R> {
+    fn blocks(&self) -> bool {
+        self.stream.blocks()
+    }
+
+    #[inline]
+    fn turn(&mut self) -> io::Result<usize> {
+        let back = self.stream.turn()?;
+        self.returned += back as u64;
+        Ok(back)
+    }
+
+    fn finish(self) -> io::Result<Done> {
+        Ok(Done { counts: vec![("forwarded back".to_owned(), self.returned)], imposed: None })
     }
 }
 
@@ -83,10 +111,16 @@ mod tests {
 
     #[test]
     fn frames_pass_both_ways_and_faults_one_way_only() {
+        for threads in [&[None][..], &[None, None]] {
+            passes_both_ways(threads);
+        }
+    }
+
+    fn passes_both_ways(threads: &[Option<usize>]) {
         let clock = Clock::calibrate().unwrap();
         let ((mut outside_a, left), (right, mut outside_b)) = (mem::pair(1514), mem::pair(1514));
         let faults = Faults { drop_every: 4, ..Faults::default() };
-        let forwarder = Forwarder::start(clock, None, left, right, faults);
+        let forwarder = Forwarder::start(clock, threads, left, right, faults);
         let send = |tx: &mut mem::MemTx| {
             for n in 0..8_u8 {
                 let mut once = Some(());
@@ -106,6 +140,7 @@ mod tests {
         assert_eq!(receive(&mut outside_a.rx, 8), [0, 1, 2, 3, 4, 5, 6, 7]);
         let report = Box::new(forwarder).stop().unwrap();
         assert!(report.done.contains(&("dropped".into(), 2)) && report.done.contains(&("forwarded".into(), 8)));
-        assert_eq!(report.watches.len(), 1);
+        assert!(report.done.contains(&("forwarded back".into(), 8)));
+        assert_eq!(report.watches.len(), threads.len());
     }
 }

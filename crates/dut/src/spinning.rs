@@ -26,6 +26,24 @@ pub(crate) trait Work: Send + 'static {
     fn finish(self) -> io::Result<Done>;
 }
 
+/// Two pieces of work in one thread.
+impl<A: Work, B: Work> Work for (A, B) {
+    fn blocks(&self) -> bool {
+        self.0.blocks() || self.1.blocks()
+    }
+
+    #[inline]
+    fn turn(&mut self) -> io::Result<usize> {
+        Ok(self.0.turn()? + self.1.turn()?)
+    }
+
+    fn finish(self) -> io::Result<Done> {
+        let (mut first, mut second) = (self.0.finish()?, self.1.finish()?);
+        first.counts.append(&mut second.counts);
+        Ok(Done { imposed: first.imposed.or(second.imposed), ..first })
+    }
+}
+
 /// The running thread; dropping it stops it.
 pub(crate) struct Spinning {
     what: &'static str,

@@ -99,7 +99,7 @@ impl Plan {
     }
 
     /// Writes what changes from frame to frame.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(&self, buffer: &mut [u8], index: u64, departure: Departure) {
         let sequence = index as u32;
         if let Some(departures) = &self.departures {
@@ -120,7 +120,7 @@ impl Plan {
     }
 
     /// The number and departure of a frame of the expected flow; `None` where it is damaged.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read(&self, frame: &[u8]) -> Option<Signature> {
         if !self.expected.is_whole(frame, self.from) {
             return None;

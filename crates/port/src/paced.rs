@@ -316,10 +316,9 @@ impl Seen<'_> {
     /// when a stall of this thread ended that came directly before, or 0.
     #[inline]
     fn classify(&mut self, clock: &Clock, plan: &Plan, live: &Live, frame: &[u8], found: Found, stall_end: Tsc) {
-        if !plan.owns(frame) {
-            return self.flows.foreign();
-        }
-        let Some(signature) = plan.read(frame) else { return self.flows.corrupted() };
+        let Some(signature) = plan.read(frame) else {
+            return if plan.owns(frame) { self.flows.corrupted() } else { self.flows.foreign() };
+        };
         let (Arrival::Measured, flow) = self.flows.arrived(signature.sequence) else { return };
         let departure = signature.departure;
         if let Some(joining) = &mut self.joining {

@@ -11,6 +11,8 @@ pub struct Placement {
     pub receiver: usize,
     /// The DUT's or the reflector's thread's, where one of them spins.
     pub dut: Option<usize>,
+    /// That of the forwarder's second stream, where there is one to spare; otherwise one thread has both.
+    pub dut_back: Option<usize>,
     /// That of the other direction's thread, where both are sent at once.
     pub back: usize,
 }
@@ -40,7 +42,8 @@ pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String>
         ));
     }
     let polling = [placement.sender, placement.receiver, placement.back];
-    if let Some(core) = placement.dut.filter(|core| spinning > 0 && polls && polling.contains(core)) {
+    let duts = [placement.dut, placement.dut_back];
+    if let Some(core) = duts.into_iter().flatten().find(|core| spinning > 0 && polls && polling.contains(core)) {
         return Err(format!(
             "core {core} is named for the dut or reflector and for a client, and both spin: give each its own"
         ));
@@ -50,7 +53,7 @@ pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String>
 
 fn choose(named: &CoreSpec, online: &[usize], dut_spins: bool) -> Result<Placement, String> {
     let mut free: Vec<usize> = online.to_vec();
-    free.retain(|core| ![named.sender, named.receiver, named.dut].contains(&Some(*core)));
+    free.retain(|core| ![named.sender, named.receiver, named.dut, named.dut_back, named.back].contains(&Some(*core)));
     let shared = free.last().or(online.last()).copied().ok_or("this process may run on no core at all")?;
     let sender = named.sender.or_else(|| free.pop()).unwrap_or(shared);
     let dut = match (named.dut, dut_spins) {
@@ -61,13 +64,20 @@ fn choose(named: &CoreSpec, online: &[usize], dut_spins: bool) -> Result<Placeme
         (None, false) => None,
     };
     let receiver = named.receiver.or_else(|| free.pop()).unwrap_or(sender);
-    Ok(Placement { sender, receiver, dut, back: named.back.unwrap_or(receiver) })
+    // Core 0 is left alone where there are others.
+    let spare = if dut_spins && free.len() > 1 { free.pop() } else { None };
+    let dut_back = named.dut_back.or(spare).filter(|_| dut_spins);
+    Ok(Placement { sender, receiver, dut, dut_back, back: named.back.unwrap_or(receiver) })
 }
 
 fn check_named(named: &CoreSpec, online: &[usize]) -> Result<(), String> {
-    for (role, core) in
-        [("sender", named.sender), ("receiver", named.receiver), ("dut", named.dut), ("back", named.back)]
-    {
+    for (role, core) in [
+        ("sender", named.sender),
+        ("receiver", named.receiver),
+        ("dut", named.dut),
+        ("dut_back", named.dut_back),
+        ("back", named.back),
+    ] {
         if let Some(core) = core.filter(|c| !online.contains(c)) {
             return Err(format!("cores.{role}: there is no core {core} to run on; usable are {online:?}"));
         }
@@ -93,6 +103,8 @@ mod tests {
     #[test]
     fn enough_cores_give_each_thread_its_own() {
         assert_eq!(placed(CoreSpec::default(), &[0, 1, 2, 3], true), (3, 1, Some(2)));
+        let spare = |online: &[usize]| choose(&CoreSpec::default(), online, true).unwrap().dut_back;
+        assert_eq!((spare(&[0, 1, 2, 3]), spare(&[0, 1, 2, 3, 4])), (None, Some(1)));
     }
 
     #[test]

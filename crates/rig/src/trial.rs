@@ -168,7 +168,11 @@ where
     let (clock, core, warmup) = (rig.clock, rig.placement.dut, trial.traffic.warmup_frames);
     match rig.path.dut {
         DutSpec::Spool { delay_ns, .. } => Box::new(Spool::start(clock, core, (left, right), delay_ns, warmup)),
-        DutSpec::Forwarder { faults, .. } => Box::new(Forwarder::start(clock, core, left, right, faults)),
+        DutSpec::Forwarder { faults, .. } => {
+            let back = rig.placement.dut_back.map(Some);
+            let cores: Vec<Option<usize>> = [core].into_iter().chain(back).collect();
+            Box::new(Forwarder::start(clock, &cores, left, right, faults))
+        }
         _ => unreachable!("only these two are between ports"),
     }
 }
