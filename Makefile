@@ -1,7 +1,7 @@
 # One set of commands for people and for CI. `make demo` and `make test` are all a newcomer needs.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-bench build demo test lint fmt bench clean
+.PHONY: help deps deps-bench deps-hw build demo test test-hw lint fmt bench clean
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 USECT := target/release/usect
@@ -35,6 +35,14 @@ test: deps ## Every test; those in namespaces need root
 	@mkdir -p target; $(SUDO) rm -f "$$USECT_SKIPPED"
 	cargo test --workspace --locked $(if $(SUDO),--config 'target.x86_64-unknown-linux-gnu.runner="sudo -E"')
 	@if [ -s "$$USECT_SKIPPED" ]; then echo "not run here:"; cat "$$USECT_SKIPPED"; fi
+
+deps-hw: deps
+	@missing=""; for need in kmod:/usr/share/doc/kmod xz-utils:/usr/bin/xz zstd:/usr/bin/zstd gcc-12:/usr/bin/gcc-12; do \
+	  [ -e "$${need#*:}" ] || missing="$$missing $${need%%:*}"; done; \
+	[ -z "$$missing" ] || $(SUDO) apt-get install -q -y --no-install-recommends $$missing
+
+test-hw: deps-hw ## Tests with cards that stamp frames, in QEMU guests (Debian 12; 280 MB below /var/tmp/usect-hw)
+	hw/test
 
 lint: deps ## fmt, clippy and rustdoc, warnings denied
 	cargo fmt --all --check

@@ -4,10 +4,10 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use usect_core::frame::FrameSize;
+use usect_core::frame_spec::FrameSpec;
 use usect_core::port_name::PortName;
 use usect_core::rate::RateSpec;
 use usect_core::scenario::{DpdkSpec, Stamp};
-use usect_core::template::FrameSpec;
 
 /// Measures network latency at the microsecond scale, down to the 99.9999th percentile, and says how far
 /// each figure can be trusted.

@@ -6,9 +6,9 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
+use usect_core::frame_spec::FrameSpec;
 use usect_core::port_name::Engine;
 use usect_core::scenario::{ClientSpec, CoreSpec, Mode, Stamp, TrafficSpec, Wait};
-use usect_core::template::FrameSpec;
 use usect_rig::generate::{Generated, generate};
 
 /// The one document of `--json`, documented in docs/run-json.md.

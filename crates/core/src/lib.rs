@@ -7,6 +7,7 @@
 pub mod buckets;
 pub mod environment;
 pub mod frame;
+pub mod frame_spec;
 pub mod histogram;
 pub mod instant;
 pub mod measurement;

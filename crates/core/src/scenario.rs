@@ -1,9 +1,14 @@
 //! What a user asks for: a path, a traffic, a protocol of repetition and the clients to compare.
 
+mod client;
+
+pub use client::{ClientSpec, PairSpec, Stamp, Wait};
+
 use crate::frame::{Endpoint, Flow, FrameSize};
-use crate::port_name::{Engine, PortName};
+use crate::frame_spec::FrameSpec;
+use crate::port_name::Engine;
 use crate::rate::RateSpec;
-use crate::template::{FrameSpec, Template};
+use crate::template::Template;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -243,100 +248,6 @@ impl DpdkSpec {
     }
 }
 
-/// How a client waits for frames and for the next departure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Wait {
-    /// Spins.
-    #[default]
-    Poll,
-    /// Sleeps until due and blocks in receive.
-    Block,
-}
-
-/// Whose stamps a client's latency is between.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Stamp {
-    /// The engine's own, in this process.
-    #[default]
-    App,
-    /// The kernel's: the driver's as the frame is sent, the stack's as it arrives (`SO_TIMESTAMPING`).
-    Socket,
-    /// The cards'.
-    Nic,
-    /// The engine's own as the frame is sent, the XDP program's as it arrives.
-    Xdp,
-}
-
-impl Stamp {
-    fn is_app(&self) -> bool {
-        *self == Stamp::App
-    }
-
-    /// Engines that can be told to take these stamps.
-    fn engines(self) -> &'static [Engine] {
-        match self {
-            Stamp::App => &Engine::ALL,
-            Stamp::Socket => &[Engine::Udp, Engine::Packet],
-            Stamp::Nic => &[Engine::Udp, Engine::Packet, Engine::Xdp, Engine::Dpdk],
-            Stamp::Xdp => &[Engine::Xdp],
-        }
-    }
-}
-
-impl fmt::Display for Stamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Stamp::App => "app",
-            Stamp::Socket => "socket",
-            Stamp::Nic => "nic",
-            Stamp::Xdp => "xdp",
-        })
-    }
-}
-
-/// One way to measure latency.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClientSpec {
-    /// Its name in tables and reports.
-    pub name: String,
-    /// Its engine.
-    pub engine: Engine,
-    /// How it waits.
-    #[serde(default)]
-    pub wait: Wait,
-    /// Whose stamps its latency is between.
-    #[serde(default, skip_serializing_if = "Stamp::is_app")]
-    pub stamp: Stamp,
-    /// The virtual device of DPDK that stands on the lab's interface: `net_af_packet` (the default),
-    /// `net_af_xdp`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub driver: Option<String>,
-    /// The port that it sends through; needed where the DUT is external, otherwise the lab's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tx: Option<PortName>,
-    /// The port that it receives through, or that the reflector sits at; likewise.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rx: Option<PortName>,
-    /// Further pairs of ports, each with the same traffic at the same time; where the DUT is external.
-    #[serde(default, rename = "pair", skip_serializing_if = "Vec::is_empty")]
-    pub pairs: Vec<PairSpec>,
-}
-
-/// A further pair of ports of a client.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PairSpec {
-    /// The port that sends.
-    pub tx: PortName,
-    /// The port that receives.
-    pub rx: PortName,
-    /// The core of its thread, which sends and receives.
-    pub core: usize,
-}
-
 /// What is wrong with a scenario, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {message}")]
@@ -423,94 +334,6 @@ impl Protocol {
     /// Seconds that one client needs, pauses not counted.
     pub fn seconds(&self) -> f64 {
         f64::from(self.runs) * (self.warmup_s + self.duration_s)
-    }
-}
-
-impl ClientSpec {
-    fn check(&self, dut: &DutSpec, traffic: &TrafficSpec) -> Result<(), String> {
-        let name = &self.name;
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || !name.chars().all(plain) || name.starts_with('.') || name == "truth" {
-            return Err(format!("`{name}` can't name a client: use letters, digits, - and _, and not `truth`"));
-        }
-        if self.wait == Wait::Block && self.engine != Engine::Udp {
-            return Err(format!("client `{name}`: only the udp engine can wait by blocking; use wait = \"poll\""));
-        }
-        let plain = traffic.frame.is_plain() && traffic.flows == 1;
-        if !plain && matches!(self.engine, Engine::Udp | Engine::Kernel) {
-            return Err(format!(
-                "client `{name}`: the {} engine sends plain frames of one flow; [traffic.frame] and flows go with packet, \
-                 xdp, dpdk and mem",
-                self.engine
-            ));
-        }
-        if traffic.both && self.engine == Engine::Kernel {
-            return Err(format!("client `{name}`: the kernel engine sends one way; leave it out, or both"));
-        }
-        if !self.pairs.is_empty() && (*dut != DutSpec::External {} || self.engine == Engine::Kernel) {
-            return Err(format!("client `{name}`: pairs go with dut kind \"external\", and any engine but kernel"));
-        }
-        if !self.pairs.is_empty() && (traffic.mode.returns() || traffic.both || self.stamp != Stamp::App) {
-            return Err(format!("client `{name}`: several pairs go one way, with stamps of the app"));
-        }
-        if let Some(pair) =
-            self.pairs.iter().find(|pair| pair.tx.engine != self.engine || pair.rx.engine != self.engine)
-        {
-            return Err(format!(
-                "client `{name}`: {} and {} must be ports of its engine, {}",
-                pair.tx, pair.rx, self.engine
-            ));
-        }
-        if traffic.mode == Mode::PingPong && self.engine == Engine::Kernel {
-            return Err(format!("client `{name}`: the kernel engine sends by the clock and can't ping-pong"));
-        }
-        if !self.stamp.engines().contains(&self.engine) {
-            let able: Vec<&str> = self.stamp.engines().iter().map(|e| e.name()).collect();
-            return Err(format!(
-                "client `{name}`: the {} engine has no {} stamps; they go with {}",
-                self.engine,
-                self.stamp,
-                able.join(", ")
-            ));
-        }
-        self.check_driver(dut)?;
-        self.check_mem(dut)?;
-        match (&self.tx, &self.rx, dut) {
-            (Some(tx), Some(rx), DutSpec::External {}) if tx.engine == self.engine && rx.engine == self.engine => {
-                Ok(())
-            }
-            (Some(_), Some(_), DutSpec::External {}) => {
-                Err(format!("client `{name}`: tx and rx must be ports of its engine, {}", self.engine))
-            }
-            (_, _, DutSpec::External {}) => {
-                Err(format!("client `{name}`: with an external dut, name its tx and rx ports"))
-            }
-            (None, None, _) => Ok(()),
-            _ => Err(format!("client `{name}`: tx and rx go with dut kind \"external\"; the lab has its own ports")),
-        }
-    }
-
-    /// Frames of the `mem` engine pass no interface.
-    fn check_mem(&self, dut: &DutSpec) -> Result<(), String> {
-        let name = &self.name;
-        match (self.engine == Engine::Mem, dut.is_mem(), dut) {
-            (true, true, _) | (true, _, DutSpec::Wire {} | DutSpec::External {}) | (false, false, _) => Ok(()),
-            (true, ..) => Err(format!(
-                "client `{name}`: mem is inside the process; its dut is a wire, or a forwarder or spool with engine = \"mem\""
-            )),
-            (false, ..) => Err(format!("client `{name}`: with engine = \"mem\" in [dut], only mem clients reach it")),
-        }
-    }
-
-    fn check_driver(&self, dut: &DutSpec) -> Result<(), String> {
-        let (name, Some(driver)) = (&self.name, &self.driver) else { return Ok(()) };
-        if self.engine != Engine::Dpdk || *dut == (DutSpec::External {}) {
-            return Err(format!("client `{name}`: driver goes with the dpdk engine on the lab's interfaces"));
-        }
-        if !["net_af_packet", "net_af_xdp"].contains(&driver.as_str()) {
-            return Err(format!("client `{name}`: driver is net_af_packet or net_af_xdp, not `{driver}`"));
-        }
-        Ok(())
     }
 }
 

@@ -1,204 +1,15 @@
-//! Frames by template: what a scenario may ask for, the bytes that come of it, what changes from frame to frame, and
-//! how a frame is known again.
+//! Frames by template: the bytes that come of a [`FrameSpec`], what changes from frame to frame, and how a frame is known
+//! again.
+
+mod headers;
 
 use crate::frame::{FCS, Flow, FrameSize};
+use crate::frame_spec::{At, Field, FrameSpec, How, Named, Network, SignatureSpec, Transport, VarySpec};
 use crate::signature;
-use serde::{Deserialize, Serialize};
-use std::str::FromStr;
+use headers::{Draft, hex, layers, tags};
 
+/// Behind the two hardware addresses.
 const ETHERTYPE_AT: usize = 12;
-const IPV4: [u8; 2] = [0x08, 0x00];
-const IPV6: [u8; 2] = [0x86, 0xdd];
-/// Tags: customer (IEEE 802.1Q) and service (802.1ad), which goes outside.
-const CUSTOMER_TAG: [u8; 2] = [0x81, 0x00];
-const SERVICE_TAG: [u8; 2] = [0x88, 0xa8];
-/// Prefix for benchmarking (RFC 5180 §8); the IPv4 address stands behind it.
-const BENCHMARKING: [u8; 12] = [0x20, 0x01, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0];
-/// RFC 3692: for experiments; no stack answers it but by an ICMP message.
-const EXPERIMENT: u8 = 253;
-/// IEEE 802 local experimental EtherType.
-const EXPERIMENTAL_ETHERTYPE: u16 = 0x88b5;
-
-/// The frames of a scenario; by default Ethernet, IPv4, UDP and the signature.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct FrameSpec {
-    /// VLAN identifiers, the outermost first; two make QinQ.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub vlans: Vec<u16>,
-    /// The network layer.
-    pub network: Network,
-    /// The transport layer, over IPv4 or IPv6.
-    pub transport: Transport,
-    /// The EtherType, where there is no network layer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ethertype: Option<u16>,
-    /// What follows the headers, in hexadecimal digits; zeros follow that.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub bytes: String,
-    /// What a frame carries to be known again.
-    pub signature: SignatureSpec,
-    /// What changes from frame to frame besides.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub vary: Vec<VarySpec>,
-}
-
-/// A network layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Network {
-    /// IPv4 without options.
-    #[default]
-    Ipv4,
-    /// IPv6 without extension headers, from the prefix for benchmarking (RFC 5180).
-    Ipv6,
-    /// None: an EtherType and bytes.
-    None,
-}
-
-/// A transport layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// UDP; over IPv4 without checksum (RFC 768), over IPv6 with one (RFC 8200).
-    #[default]
-    Udp,
-    /// A TCP header, of a segment that belongs to no connection.
-    Tcp,
-    /// An echo reply, which no stack answers.
-    Icmp,
-    /// None: bytes under the experimental protocol number 253.
-    None,
-}
-
-/// What a frame carries to be known again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum SignatureSpec {
-    /// The whole signature behind the headers, or nothing of ours at all.
-    Named(Named),
-    /// At a byte of the frame, for protocols that leave room only there.
-    At(At),
-}
-
-impl Default for SignatureSpec {
-    fn default() -> SignatureSpec {
-        SignatureSpec::Named(Named::Payload)
-    }
-}
-
-/// Places with a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Named {
-    /// Behind the headers.
-    Payload,
-    /// No signature: frames are told apart by the IPv4 identification, and departures are kept here.
-    Identification,
-}
-
-/// A place by its offset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct At {
-    /// From the first byte of the frame.
-    pub at: usize,
-    /// 18, the whole signature; or 2 or 4, only the frame's number, while departures are kept here.
-    #[serde(default = "whole_signature")]
-    pub width: usize,
-}
-
-fn whole_signature() -> usize {
-    signature::LEN
-}
-
-/// A field that changes from frame to frame.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VarySpec {
-    /// Which, by name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub field: Option<Field>,
-    /// Which, by its first byte in the frame.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<usize>,
-    /// How many bytes, 1, 2 or 4; with `at`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub width: Option<usize>,
-    /// Its first value.
-    pub from: u32,
-    /// Its last value.
-    pub to: u32,
-    /// How it changes.
-    #[serde(default)]
-    pub how: How,
-}
-
-/// How a field changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum How {
-    /// By one from frame to frame, and round again.
-    #[default]
-    Step,
-    /// At random, the same way in every trial.
-    Random,
-}
-
-/// Fields with a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Field {
-    /// The low four bytes of the source's hardware address.
-    SourceMac,
-    /// The low four bytes of the destination's hardware address.
-    DestinationMac,
-    /// The identifier of the innermost VLAN tag.
-    Vlan,
-    /// The source's IPv4 address, or the low four bytes of its IPv6 address.
-    SourceAddress,
-    /// The same of the destination.
-    DestinationAddress,
-    /// The source port of UDP or TCP.
-    SourcePort,
-    /// The destination port.
-    DestinationPort,
-}
-
-impl FrameSpec {
-    /// The same for several flows that take turns: they differ in the source port, from `port` on, or, without ports, in
-    /// the low bytes of the source's hardware address.
-    pub fn with_flows(&self, flows: u16, port: u16) -> FrameSpec {
-        let mut spec = self.clone();
-        if flows > 1 {
-            let ports = spec.network != Network::None && matches!(spec.transport, Transport::Udp | Transport::Tcp);
-            let (field, from) =
-                if ports { (Field::SourcePort, u32::from(port.min(u16::MAX - flows))) } else { (Field::SourceMac, 0) };
-            let to = from + u32::from(flows) - 1;
-            spec.vary.push(VarySpec { field: Some(field), at: None, width: None, from, to, how: How::Step });
-        }
-        spec
-    }
-
-    /// Whether it is what a UDP socket sends.
-    pub fn is_plain(&self) -> bool {
-        *self == FrameSpec::default()
-    }
-}
-
-impl FromStr for FrameSpec {
-    type Err = String;
-
-    /// From the keys of `[traffic.frame]`, as TOML with commas between them.
-    fn from_str(text: &str) -> Result<FrameSpec, String> {
-        #[derive(Deserialize)]
-        struct Inline {
-            frame: FrameSpec,
-        }
-        let inline = toml::from_str::<Inline>(&format!("frame = {{ {text} }}"));
-        inline.map(|inline| inline.frame).map_err(|e| e.message().replace('\n', "; "))
-    }
-}
 
 /// Where a frame carries its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -282,25 +93,6 @@ pub struct Template {
     sums: Vec<Sum>,
     /// Whether a checksum covers a varying field.
     vary_in_sums: bool,
-}
-
-/// A template under construction.
-#[derive(Default)]
-struct Draft {
-    bytes: Vec<u8>,
-    mask: Vec<u8>,
-    ethertype_at: usize,
-    vlan_at: Option<usize>,
-    network_at: usize,
-    transport_at: Option<usize>,
-    transport_sum_at: Option<usize>,
-}
-
-impl Draft {
-    fn push(&mut self, bytes: &[u8], compared: bool) {
-        self.bytes.extend_from_slice(bytes);
-        self.mask.resize(self.bytes.len(), if compared { 0xff } else { 0 });
-    }
 }
 
 impl Template {
@@ -544,7 +336,8 @@ impl Template {
     #[inline(always)]
     fn agrees(&self, frame: &[u8], from: usize) -> bool {
         let (bytes, mask) = (&self.bytes[from..], &self.mask[from..]);
-        let last = match (frame.last_chunk::<8>(), bytes[..frame.len()].last_chunk(), mask[..frame.len()].last_chunk()) {
+        let last = match (frame.last_chunk::<8>(), bytes[..frame.len()].last_chunk(), mask[..frame.len()].last_chunk())
+        {
             (Some(is), Some(should), Some(mask)) => differs(is, should, mask),
             _ => {
                 let pairs = frame.iter().zip(bytes).zip(mask);
@@ -594,117 +387,6 @@ fn scramble(index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-fn tags(spec: &FrameSpec, draft: &mut Draft) -> Result<(), String> {
-    if spec.vlans.len() > 2 {
-        return Err(format!("{} VLAN tags: a frame has two at most (QinQ)", spec.vlans.len()));
-    }
-    for (i, &vlan) in spec.vlans.iter().enumerate() {
-        if !(1..=4094).contains(&vlan) {
-            return Err(format!("VLAN {vlan}: identifiers run from 1 to 4094"));
-        }
-        let outer = i + 1 < spec.vlans.len();
-        draft.push(if outer { &SERVICE_TAG } else { &CUSTOMER_TAG }, true);
-        draft.vlan_at = Some(draft.bytes.len());
-        draft.push(&vlan.to_be_bytes(), true);
-        // Priority is not compared: a switch may set it.
-        let end = draft.mask.len();
-        draft.mask[end - 2] = 0x0f;
-    }
-    draft.ethertype_at = draft.bytes.len();
-    Ok(())
-}
-
-/// Appends the headers; returns where they end.
-fn layers(spec: &FrameSpec, size: FrameSize, flow: &Flow, draft: &mut Draft) -> Result<usize, String> {
-    if spec.network == Network::None {
-        if spec.transport != Transport::default() && spec.transport != Transport::None {
-            return Err("a transport layer needs network = \"ipv4\" or \"ipv6\"".into());
-        }
-        draft.push(&spec.ethertype.unwrap_or(EXPERIMENTAL_ETHERTYPE).to_be_bytes(), true);
-        draft.network_at = draft.bytes.len();
-        return Ok(draft.bytes.len());
-    }
-    if spec.ethertype.is_some() {
-        return Err("ethertype goes with network = \"none\"; otherwise the network layer says it".into());
-    }
-    let ipv4 = spec.network == Network::Ipv4;
-    draft.push(if ipv4 { &IPV4 } else { &IPV6 }, true);
-    draft.network_at = draft.bytes.len();
-    let protocol = match (spec.transport, ipv4) {
-        (Transport::Udp, _) => 17,
-        (Transport::Tcp, _) => 6,
-        (Transport::Icmp, true) => 1,
-        (Transport::Icmp, false) => 58,
-        (Transport::None, _) => EXPERIMENT,
-    };
-    let rest = size.without_fcs().saturating_sub(draft.network_at);
-    let (source, destination) = (flow.source.address.ip().octets(), flow.destination.address.ip().octets());
-    if ipv4 {
-        draft.push(&[0x45], true);
-        draft.push(&[0], false);
-        draft.push(&(rest as u16).to_be_bytes(), true);
-        draft.push(&[0, 0, 0x40, 0], false); // don't fragment: the identification is ours
-        draft.push(&[64], false);
-        draft.push(&[protocol], true);
-        draft.push(&[0, 0], false);
-        draft.push(&source, true);
-        draft.push(&destination, true);
-    } else {
-        draft.push(&[0x60, 0, 0, 0], false);
-        draft.push(&(rest.saturating_sub(40) as u16).to_be_bytes(), true);
-        draft.push(&[protocol], true);
-        draft.push(&[64], false);
-        for address in [source, destination] {
-            draft.push(&BENCHMARKING, true);
-            draft.push(&address, true);
-        }
-    }
-    draft.transport_at = Some(draft.bytes.len());
-    transport(spec, size, flow, draft);
-    Ok(draft.bytes.len())
-}
-
-fn transport(spec: &FrameSpec, size: FrameSize, flow: &Flow, draft: &mut Draft) {
-    let begin = draft.bytes.len();
-    let ports = [flow.source.address.port().to_be_bytes(), flow.destination.address.port().to_be_bytes()].concat();
-    match spec.transport {
-        Transport::Udp => {
-            draft.push(&ports, true);
-            draft.push(&(size.without_fcs().saturating_sub(begin) as u16).to_be_bytes(), true);
-            draft.push(&[0, 0], false);
-            draft.transport_sum_at = (spec.network == Network::Ipv6).then_some(begin + 6);
-        }
-        Transport::Tcp => {
-            draft.push(&ports, true);
-            // Sequence and acknowledgement 0; 20 bytes; ACK; window 1024; no urgent data.
-            draft.push(&[0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 4, 0], true);
-            draft.push(&[0, 0], false);
-            draft.push(&[0, 0], true);
-            draft.transport_sum_at = Some(begin + 16);
-        }
-        Transport::Icmp => {
-            draft.push(&[if spec.network == Network::Ipv4 { 0 } else { 129 }, 0], true);
-            draft.push(&[0, 0], false);
-            draft.push(&ports[..2], true);
-            draft.push(&[0, 0], true);
-            draft.transport_sum_at = Some(begin + 2);
-        }
-        Transport::None => {}
-    }
-}
-
-fn hex(text: &str) -> Result<Vec<u8>, String> {
-    let digits: Vec<u32> = text
-        .chars()
-        .filter(|c| !c.is_whitespace())
-        .map(|c| c.to_digit(16).ok_or_else(|| format!("bytes: `{c}` is no hexadecimal digit")))
-        .collect::<Result<_, _>>()?;
-    if digits.len() % 2 == 1 {
-        return Err(format!("bytes: {} hexadecimal digits; a byte has two", digits.len()));
-    }
-    Ok(digits.chunks(2).map(|pair| (16 * pair[0] + pair[1]) as u8).collect())
-}
-
 fn tag(spec: &FrameSpec, payload_at: usize, identification: Option<usize>) -> Result<Tag, String> {
     match spec.signature {
         SignatureSpec::Named(Named::Identification) => identification
@@ -716,20 +398,6 @@ fn tag(spec: &FrameSpec, payload_at: usize, identification: Option<usize>) -> Re
             Err(format!("a signature {width} bytes wide: it is 18, or 2 or 4 for the frame's number alone"))
         }
         SignatureSpec::Named(Named::Payload) => Ok(Tag::Signature(payload_at)),
-    }
-}
-
-impl VarySpec {
-    fn name(&self) -> String {
-        match (self.field, self.at) {
-            (Some(field), _) => format!("{field:?}").chars().fold(String::from("the varying"), |mut name, c| {
-                name.extend(c.is_uppercase().then_some(' '));
-                name.push(c.to_ascii_lowercase());
-                name
-            }),
-            (None, Some(at)) => format!("the varying field at {at}"),
-            (None, None) => "a varying field".to_owned(),
-        }
     }
 }
 

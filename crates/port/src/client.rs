@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex};
 use usect_clock::Clock;
 use usect_clock::watch::Watch;
 use usect_core::frame::Flow;
+use usect_core::frame_spec::FrameSpec;
 use usect_core::histogram::Histogram;
 use usect_core::instant::Bridge;
 use usect_core::measurement::{Measurement, Pace, Stream};
 use usect_core::scenario::{Mode, Wait};
 use usect_core::stall::{SpanLog, Watched};
-use usect_core::template::{FrameSpec, Template};
+use usect_core::template::Template;
 use usect_core::tracker::Counts;
 use usect_core::trial::Traffic;
 

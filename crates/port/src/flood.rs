@@ -5,9 +5,10 @@ use crate::{ClientError, Transmit};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use usect_clock::Clock;
 use usect_core::frame::{Flow, FrameSize};
+use usect_core::frame_spec::{Field, FrameSpec, How, VarySpec};
 use usect_core::rate::Rate;
 use usect_core::scenario::Mode;
-use usect_core::template::{Field, FrameSpec, How, Template, VarySpec};
+use usect_core::template::Template;
 use usect_core::tracker::Departure;
 use usect_core::trial::Traffic;
 

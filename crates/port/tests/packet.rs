@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 use usect_core::frame::{Endpoint, Flow, FrameSize};
+use usect_core::frame_spec::FrameSpec;
 use usect_core::scenario::Stamp;
-use usect_core::template::{FrameSpec, Template};
+use usect_core::template::Template;
 use usect_lab::{Lab, Link, Shape, State, run, within};
 use usect_port::packet::{self, PacketRx, PacketTx};
 use usect_port::{Port, Receive, Take, Transmit, conformance};

@@ -21,10 +21,11 @@ use std::sync::atomic::AtomicBool;
 use usect_clock::Clock;
 use usect_core::environment::Environment;
 use usect_core::frame::{Flow, FrameSize};
+use usect_core::frame_spec::FrameSpec;
 use usect_core::port_name::{Engine, Place};
 use usect_core::scenario::{Scenario, TrafficSpec};
 use usect_core::stall::CoreStalls;
-use usect_core::template::{FrameSpec, Template};
+use usect_core::template::Template;
 use usect_core::trial::{Trial, TrialResult};
 use usect_lab::audit;
 

@@ -181,6 +181,42 @@ fn igb_is_probed() {
     assert!(measured.notes.iter().any(|note| note.contains("PTP probes")), "{:?}", measured.notes);
 }
 
+/// Takes a card from the kernel and gives it to vfio-pci; its PCI address.
+fn bound_to_vfio(name: &str) -> String {
+    let device = std::fs::read_link(format!("/sys/class/net/{name}/device")).unwrap();
+    let address = device.file_name().unwrap().to_str().unwrap().to_owned();
+    let write = |path: String, text: &str| std::fs::write(path, text).unwrap();
+    write(format!("/sys/bus/pci/devices/{address}/driver_override"), "vfio-pci");
+    write(format!("/sys/bus/pci/devices/{address}/driver/unbind"), &address);
+    write("/sys/bus/pci/drivers_probe".to_owned(), &address);
+    address
+}
+
+#[test]
+#[ignore = "in the guest of `make test-hw`"]
+fn dpdk_drives_cards_in_hugepages() {
+    let world = World::new().expect("the guest has root");
+    let bound = std::fs::read_link("/sys/class/net/eth0/device").unwrap();
+    let kernels = format!("dpdk:{}", bound.file_name().unwrap().to_str().unwrap());
+    let said = world.refuses(&["measure", "--tx", &kernels, "--rx", "dpdk:net_null0", "--quick"]);
+    assert!(said.contains("bound to the kernel's driver `igb`"), "{said}");
+    let [tx, rx] = ["eth0", "eth1"].map(|name| format!("dpdk:{}", bound_to_vfio(name)));
+    let args =
+        ["measure", "--tx", &tx, "--rx", &rx, "--rate", "200", "--warmup", "1", "--duration", "2", "--runs", "1"];
+    let said = world.refuses(&[&args[..], &["--hugepages"]].concat());
+    assert!(said.contains("hugepages"), "{said}");
+    std::fs::write("/proc/sys/vm/nr_hugepages", "128").unwrap();
+    std::fs::create_dir_all("/dev/hugepages").unwrap();
+    run("mount", &["-t", "hugetlbfs", "none", "/dev/hugepages"]);
+    for hugepages in [&["--hugepages", "--json"][..], &["--json"]] {
+        let done = world.succeeds(&[&args[..], hugepages].concat());
+        let run: Run = serde_json::from_str(&done.stdout).unwrap();
+        let measured = &run.clients[0].measured;
+        assert_eq!((measured.counts.sent, measured.counts.received, measured.counts.stamped), (400, 400, 400));
+        assert!(measured.notes.iter().any(|note| note.contains("net_e1000_igb")), "{:?}", measured.notes);
+    }
+}
+
 #[test]
 #[ignore = "in the guest of `make test-hw`"]
 fn a_card_that_promises_stamps_and_takes_none_fails_the_run() {
