@@ -20,8 +20,8 @@ pub(crate) struct StampingCards {
     /// Whether one of them stamps PTP's own frames alone.
     pub(crate) ptp_only: bool,
     // In this order: set back, then struck out.
-    _on: Vec<Stamping>,
-    _noted: Vec<Noted>,
+    on: Vec<Stamping>,
+    noted: Vec<Noted>,
 }
 
 /// How a card is to be set back, as it is written down.
@@ -45,7 +45,7 @@ impl StampingCards {
         }
         let clocks = Cards::new(clock(sends, &out)?, clock(receives, &inward)?);
         let clocks = clocks.map_err(|e| RigError::Asked(format!("the clock of a card can't be read: {e}")))?;
-        let mut cards = StampingCards { clocks: Arc::new(clocks), ptp_only, _on: Vec::new(), _noted: Vec::new() };
+        let mut cards = StampingCards { clocks: Arc::new(clocks), ptp_only, on: Vec::new(), noted: Vec::new() };
         cards.switch_on(sends, &out)?;
         if receives.link != sends.link {
             cards.switch_on(receives, &inward)?;
@@ -71,11 +71,11 @@ impl StampingCards {
         let interface = name(end);
         if let Ok(Before { tx_type, rx_filter }) = within(end.netns.as_deref(), || Stamping::now(interface))? {
             let value = format!("{tx_type} {rx_filter}");
-            self._noted.push(settings::note(SETTING, end.netns.as_deref(), interface, &value)?);
+            self.noted.push(settings::note(SETTING, end.netns.as_deref(), interface, &value)?);
         }
         let on = within(end.netns.as_deref(), || Stamping::on(interface, offer))?;
         let on = on.map_err(|e| RigError::Asked(format!("the card of `{interface}` refuses to stamp frames: {e}")))?;
-        self._on.push(on);
+        self.on.push(on);
         Ok(())
     }
 }
