@@ -253,7 +253,9 @@ impl Pooled {
     /// A table keyed by the 16-bit IP identification takes a frame that arrives after 65,536 others for its
     /// successor, which then looks like a copy.
     fn confused(&self) -> Option<String> {
-        let (overwritten, copies) = (self.measured.overwritten, self.measured.counts.duplicates);
+        // The truth has the same keys.
+        let seen_there = self.truth.as_ref().map_or(0, |truth| truth.counts.duplicates);
+        let (overwritten, copies) = (self.measured.overwritten, self.measured.counts.duplicates.max(seen_there));
         let both = overwritten > 0 && copies > 0;
         both.then(|| {
             format!(

@@ -45,7 +45,8 @@ impl Vary {
             // A division takes longer than all the rest of a frame.
             How::Step if self.span.is_power_of_two() => index & (self.span - 1),
             How::Step => index % self.span,
-            How::Random => ((scramble(index) >> 32) * self.span) >> 32,
+            // Each field by a sequence of its own.
+            How::Random => ((scramble(index ^ (self.at as u64) << 48) >> 32) * self.span) >> 32,
         };
         far as u32
     }
@@ -129,7 +130,9 @@ impl Template {
             sums: Vec::new(),
             vary_in_sums: false,
         };
-        template.reserve(spec, room)?;
+        let header_sum = identification.map(|at| (at + 6, "the IPv4 header's checksum"));
+        let transport_sum = draft.transport_sum_at.map(|at| (at, "the transport layer's checksum"));
+        template.reserve(spec, room, header_sum.into_iter().chain(transport_sum))?;
         template.add_sums(spec, draft.network_at, draft.transport_at.zip(draft.transport_sum_at));
         let varies = |word: usize| template.vary.iter().any(|vary| word < vary.at + vary.width && vary.at < word + 2);
         template.vary_in_sums = template.sums.iter().flat_map(|sum| &sum.words).any(|&word| varies(word));
@@ -150,17 +153,21 @@ impl Template {
     }
 
     /// Sees to it that what changes lies inside the frame and in places of its own, and is not compared.
-    fn reserve(&mut self, spec: &FrameSpec, room: usize) -> Result<(), String> {
-        let mut taken: Vec<(usize, usize, String)> = Vec::new();
+    fn reserve(
+        &mut self,
+        spec: &FrameSpec,
+        room: usize,
+        sums: impl Iterator<Item = (usize, &'static str)>,
+    ) -> Result<(), String> {
         let tag = match self.tag {
             Tag::Signature(at) => (at, signature::LEN, "the signature".to_owned()),
             Tag::Number { at, width } => (at, width, "the frame's number".to_owned()),
         };
-        let identified =
-            self.identification.filter(|_| !matches!(spec.signature, SignatureSpec::Named(Named::Identification)));
+        let identified = self.identification.filter(|_| spec.signature != SignatureSpec::Named(Named::Identification));
         let identification = identified.map(|at| (at, 2, "the IPv4 identification".to_owned()));
         let vary = self.vary.iter().zip(&spec.vary).map(|(vary, named)| (vary.at, vary.width, named.name()));
-        for (at, width, name) in [tag].into_iter().chain(identification).chain(vary) {
+        let mut taken: Vec<(usize, usize, String)> = sums.map(|(at, name)| (at, 2, name.to_owned())).collect();
+        for (at, width, name) in [tag.clone()].into_iter().chain(identification.clone()).chain(vary) {
             if at < ETHERTYPE_AT && !name.ends_with("mac") || at + width > room {
                 let end = room + usize::from(FCS);
                 return Err(format!(
@@ -177,17 +184,15 @@ impl Template {
                     other + length - 1
                 ));
             }
-            self.mask[at..at + width].fill(0);
             taken.push((at, width, name));
         }
-        for vary in &self.vary {
-            // Bits of a varied word that are not the field's own.
-            let kept = !vary.mask;
-            self.mask[vary.at..vary.at + vary.width].copy_from_slice(&kept.to_be_bytes()[4 - vary.width..]);
+        for (at, width, _) in [tag].into_iter().chain(identification) {
+            self.mask[at..at + width].fill(0);
         }
-        if let Tag::Signature(at) = self.tag {
-            // Behind the headers it is payload; among them, headers end behind it.
-            self.headers = if at < self.headers { self.headers } else { self.headers.min(at) };
+        for vary in &self.vary {
+            // Bits of a varied word that are not the field's own stay as they were.
+            let kept = (!vary.mask).to_be_bytes();
+            self.mask[vary.at..vary.at + vary.width].iter_mut().zip(&kept[4 - vary.width..]).for_each(|(m, k)| *m &= k);
         }
         Ok(())
     }
@@ -270,6 +275,8 @@ impl Template {
         if from > 0 {
             return;
         }
+        // What lies behind the frame in its buffer is no part of any sum.
+        let frame = &mut frame[..self.bytes.len()];
         if let Some(at) = self.identification {
             frame[at..at + 2].copy_from_slice(&(index as u16).to_be_bytes());
         }
@@ -283,6 +290,7 @@ impl Template {
     /// Writes the varying fields alone into a whole frame that begins as [`Template::bytes`], and the sums over them.
     #[inline]
     pub fn write_unnumbered(&self, frame: &mut [u8], index: u64) {
+        let frame = &mut frame[..self.bytes.len()];
         self.vary(frame, index);
         if self.vary_in_sums {
             self.write_sums(frame);
@@ -514,6 +522,9 @@ mod tests {
             ("vary = [{ field = \"vlan\", from = 1, to = 2 }]", 64, "have no VLAN tag"),
             ("vary = [{ field = \"source-port\", from = 1, to = 70000 }]", 64, "no range up to 65535"),
             ("vary = [{ at = 40, width = 4, from = 1, to = 2 }]", 64, "overlap"),
+            ("vary = [{ at = 24, width = 2, from = 1, to = 2 }]", 64, "the IPv4 header's checksum"),
+            ("signature = { at = 24, width = 2 }", 64, "the IPv4 header's checksum"),
+            ("transport = \"tcp\"\nsignature = { at = 44 }", 128, "the transport layer's checksum"),
             ("vary = [{ at = 40, from = 1, to = 2 }]", 64, "a `width`"),
             ("transport = \"icmp\"\nvary = [{ field = \"source-port\", from = 1, to = 2 }]", 64, "have no ports"),
         ] {
@@ -541,6 +552,20 @@ mod tests {
         let mut damaged = frames[0].clone();
         damaged[100] ^= 1;
         assert!(template.owns(&damaged) && !template.is_whole(&damaged, 0));
+    }
+
+    #[test]
+    fn random_fields_go_their_own_ways_and_a_priority_is_not_compared() {
+        let spec = spec(
+            "vlans = [9]\nvary = [{ field = \"vlan\", from = 1, to = 4000, how = \"random\" }, \
+             { field = \"source-port\", from = 1, to = 4000, how = \"random\" }]",
+        );
+        let template = Template::new(&spec, size(128), &flow()).unwrap();
+        let mut frames: Vec<Vec<u8>> = (0..100).map(|index| made(&template, index)).collect();
+        let alike = frames.iter().filter(|frame| word_at(frame, 14) == word_at(frame, 38)).count();
+        assert!(alike < 5, "{alike} of 100");
+        frames[0][14] |= 0xe0;
+        assert!(template.owns(&frames[0]), "a switch may set it");
     }
 
     #[test]

@@ -155,7 +155,7 @@ fn addresses(role: Role) -> String {
 }
 
 /// On every end: transmit offloads off, because a raw forwarder would pass on frames whose checksum was
-/// never finished; GRO on, because it is what makes veth poll with NAPI, which XDP redirect to it needs
+/// never finished, and no VLAN tag beside a frame, because XDP does not see it there; GRO on, because it is what makes veth poll with NAPI, which XDP redirect to it needs
 /// (`veth_xdp_xmit` in drivers/net/veth.c); but no merging of UDP.
 fn set_offloads(name: &LabName, shape: Shape) -> Result<(), LabError> {
     let offered = run(Some(&name.netns(Role::Tx)), "ethtool", &["-k", T0.interface])?;
@@ -170,8 +170,16 @@ fn set_offloads(name: &LabName, shape: Shape) -> Result<(), LabError> {
 fn offload_args<'a>(interface: &'a str, offered: &str) -> Vec<&'a str> {
     let mut args = vec!["-K", interface, "tx", "off", "tso", "off", "gso", "off", "gro", "on"];
     let there = |feature: &&str| offered.lines().any(|line| line.trim().starts_with(&format!("{feature}:")));
+    let kept_inside = ["tx-vlan-offload", "rx-vlan-offload", "tx-vlan-stag-hw-insert", "rx-vlan-stag-hw-parse"];
+    args.extend(kept_inside.into_iter().filter(|f| changes(offered, f)).flat_map(|f| [f, "off"]));
     args.extend(["rx-udp-gro-forwarding", "rx-gro-list"].into_iter().filter(there).flat_map(|f| [f, "off"]));
     args
+}
+
+/// Whether a feature is there and can be changed.
+fn changes(offered: &str, feature: &str) -> bool {
+    let line = offered.lines().find(|line| line.trim().starts_with(&format!("{feature}:")));
+    line.is_some_and(|line| !line.contains("[fixed]"))
 }
 
 #[cfg(test)]

@@ -228,6 +228,7 @@ impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
             Threads::Two { sender, receiver } => self.run_two((sender, receiver), &plan, control)?,
         };
         let mut outcome = outcome(&self.live, traffic, ends, &control.bridge())?;
+        outcome.measurement.overwritten = plan.overwritten();
         let (sending, receiving) = (&self.tx.caps().note, &self.rx.caps().note);
         // What receives often says all that what sends does, and more.
         if !receiving.starts_with(sending) {

@@ -21,7 +21,7 @@ pub struct Flood {
     pub template: Template,
     /// How many, how large; its rate and mode don't matter.
     pub traffic: Traffic,
-    /// Whether every frame carries its number and the time of its departure.
+    /// Whether every frame carries its number and the time at which its burst began to be filled.
     pub stamped: bool,
 }
 
@@ -49,12 +49,15 @@ impl Flood {
         let began = clock.now();
         let mut progress = began;
         while index < frames && !stop.load(Relaxed) {
+            // A burst leaves as one, so it has one time.
+            let mut burst = None;
             let sent = tx.send(|frame| {
                 if index == frames {
                     return None;
                 }
                 if self.stamped {
-                    plan.write(frame, index, Departure { at: clock.now().0, lateness_ns: 0 });
+                    let at = *burst.get_or_insert_with(|| clock.now().0);
+                    plan.write(frame, index, Departure { at, lateness_ns: 0 });
                 } else if whole {
                     plan.sent.write_unnumbered(frame, index);
                 }

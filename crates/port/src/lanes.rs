@@ -74,6 +74,10 @@ impl Client for Lanes {
         for (lane, outcome) in self.0.iter().zip(outcomes) {
             let mut outcome = outcome?;
             streams.push(stream(&lane.name, &outcome.measurement));
+            if !lane.pooled {
+                let flows = std::mem::take(&mut outcome.measurement.streams).into_iter();
+                streams.extend(flows.map(|flow| Stream { name: format!("{} {}", lane.name, flow.name), ..flow }));
+            }
             outcome
                 .watched
                 .iter_mut()
@@ -98,7 +102,12 @@ fn add(whole: &mut Outcome, mut lane: Outcome, pooled: bool) {
     if !pooled {
         return;
     }
-    lane.measurement.streams.clear();
+    for note in std::mem::take(&mut lane.measurement.notes) {
+        if !whole.measurement.notes.contains(&note) {
+            whole.measurement.notes.push(note);
+        }
+    }
+    // Flows of the same name become one.
     whole.measurement.pool(&lane.measurement);
     whole.slow.append(lane.slow);
     let pace = whole.measurement.pace.as_mut().zip(lane.measurement.pace);
@@ -132,7 +141,7 @@ mod tests {
             client.flows = flows;
             Lane { name: name.to_owned(), client: Box::new(client), pooled }
         };
-        let mut lanes = Lanes::new(vec![lane("pair 1", true, 3), lane("pair 2", true, 1), lane("back", false, 1)]);
+        let mut lanes = Lanes::new(vec![lane("pair 1", true, 3), lane("pair 2", true, 3), lane("back", false, 1)]);
         let rate = Rate::per_second(5_000).unwrap();
         let traffic =
             Traffic { frame_size: FrameSize::MIN, rate, warmup_frames: 10, frames: 1_000, mode: Mode::OneWay };
@@ -145,9 +154,9 @@ mod tests {
         assert_eq!((probe.received(), probe.latency().iter().sum::<u64>()), (2_000, 2_000));
         assert_eq!(measured.pace.unwrap().requested, 10_000.0);
         let streams: Vec<_> = measured.streams.iter().map(|s| (s.name.as_str(), s.counts.received)).collect();
-        let expected = [("flow 1", 333), ("flow 2", 334), ("flow 3", 333), ("pair 1", 1_000), ("pair 2", 1_000)];
+        let expected = [("flow 1", 666), ("flow 2", 668), ("flow 3", 666), ("pair 1", 1_000), ("pair 2", 1_000)];
         assert_eq!(streams[..5].iter().map(|s| s.0).collect::<Vec<_>>(), expected.map(|s| s.0));
-        assert_eq!(streams[..3].iter().map(|s| s.1).sum::<u64>(), 1_000);
+        assert_eq!(streams[..3].iter().map(|s| s.1).sum::<u64>(), 2_000);
         assert_eq!(streams[5], ("back", 1_000));
         assert_eq!(outcome.watched.len(), 3);
     }

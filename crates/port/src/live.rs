@@ -103,6 +103,7 @@ impl Plan {
     pub(crate) fn write(&self, buffer: &mut [u8], index: u64, departure: Departure) {
         let sequence = index as u32;
         if let Some(departures) = &self.departures {
+            departures.note_overwritten(sequence, ARRIVED);
             departures.put(sequence, AT, departure.at);
             departures.put(sequence, LATENESS, departure.lateness_ns);
         }
@@ -132,10 +133,18 @@ impl Plan {
                 let number = frame[at..at + width].iter().fold(0, |number, &byte| number << 8 | u32::from(byte));
                 // Two bytes name the last frame that ends in them.
                 let sequence = if width == 2 { departures.owner(number as u16)? } else { number };
+                departures.mark(sequence, ARRIVED);
+                // 0 where a later frame has its place: received, and without a latency.
                 let [at, lateness_ns, _] = departures.find(sequence);
-                (at > 0).then_some(Signature { sequence, departure: Departure { at, lateness_ns } })
+                Some(Signature { sequence, departure: Departure { at, lateness_ns } })
             }
         }
+    }
+
+    /// Frames that were not in when another took their number; 0 where numbers don't come round.
+    pub(crate) fn overwritten(&self) -> u64 {
+        let comes_round = matches!(self.sent.tag(), Tag::Number { width: 2, .. });
+        self.departures.as_ref().filter(|_| comes_round).map_or(0, Numbered::overwritten)
     }
 
     /// Bytes of what is handed to the port.
@@ -152,3 +161,5 @@ impl Plan {
 /// Words of [`Plan::departures`].
 const AT: usize = 0;
 const LATENESS: usize = 1;
+/// Written by the receiving thread.
+const ARRIVED: usize = 2;

@@ -5,7 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderin
 const SLOTS: usize = 1 << 16;
 
 /// Three words for each of the last 65,536 frames, written by one thread and read by others.
-pub(crate) struct Numbered(Box<[Slot]>);
+pub(crate) struct Numbered {
+    slots: Box<[Slot]>,
+    /// Frames that nobody had marked when another took their place.
+    overwritten: AtomicU64,
+}
 
 /// The number of its frame, plus one; 0 while it is being written.
 #[derive(Default)]
@@ -16,7 +20,7 @@ struct Slot {
 
 impl Default for Numbered {
     fn default() -> Numbered {
-        Numbered((0..SLOTS).map(|_| Slot::default()).collect())
+        Numbered { slots: (0..SLOTS).map(|_| Slot::default()).collect(), overwritten: AtomicU64::new(0) }
     }
 }
 
@@ -25,7 +29,7 @@ impl Numbered {
     /// same low 16 bits.
     #[inline]
     pub(crate) fn put(&self, number: u32, word: usize, value: u64) {
-        let (slot, owner) = (&self.0[number as usize % SLOTS], u64::from(number) + 1);
+        let (slot, owner) = (&self.slots[number as usize % SLOTS], u64::from(number) + 1);
         if slot.number.load(Relaxed) != owner {
             slot.number.store(0, Relaxed);
             // Nobody may find the new words under the old number.
@@ -36,10 +40,34 @@ impl Numbered {
         slot.words[word].store(value, Release);
     }
 
+    /// Counts the frame whose place another is about to take, unless one of its words was marked.
+    #[inline]
+    pub(crate) fn note_overwritten(&self, number: u32, word: usize) {
+        let slot = &self.slots[number as usize % SLOTS];
+        let owner = slot.number.load(Relaxed);
+        if owner != 0 && owner != u64::from(number) + 1 && slot.words[word].load(Acquire) == 0 {
+            self.overwritten.store(self.overwritten.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
+    /// How many were counted so.
+    pub(crate) fn overwritten(&self) -> u64 {
+        self.overwritten.load(Relaxed)
+    }
+
+    /// Marks a word of a frame that still has its place; for the reading thread.
+    #[inline]
+    pub(crate) fn mark(&self, number: u32, word: usize) {
+        let slot = &self.slots[number as usize % SLOTS];
+        if slot.number.load(Acquire) == u64::from(number) + 1 {
+            slot.words[word].store(1, Release);
+        }
+    }
+
     /// The words of a frame; zeros where none were written, or its place is another's.
     #[inline]
     pub(crate) fn find(&self, number: u32) -> [u64; 3] {
-        let slot = &self.0[number as usize % SLOTS];
+        let slot = &self.slots[number as usize % SLOTS];
         let is_its = || slot.number.load(Acquire) == u64::from(number) + 1;
         let found = is_its().then(|| [0, 1, 2].map(|word: usize| slot.words[word].load(Acquire)));
         found.filter(|_| is_its()).unwrap_or_default()
@@ -48,7 +76,7 @@ impl Numbered {
     /// The frame that has a place, by the low 16 bits of its number.
     #[inline]
     pub(crate) fn owner(&self, low: u16) -> Option<u32> {
-        self.0[usize::from(low)].number.load(Acquire).checked_sub(1).map(|number| number as u32)
+        self.slots[usize::from(low)].number.load(Acquire).checked_sub(1).map(|number| number as u32)
     }
 }
 
@@ -64,7 +92,11 @@ mod tests {
         table.put(5, 2, 12);
         assert_eq!((table.owner(5), table.find(5)), (Some(5), [0, 11, 12]));
         let next = 5 + (1 << 16);
+        table.note_overwritten(next, 0);
         table.put(next, 0, 13);
-        assert_eq!((table.owner(5), table.find(5), table.find(next)), (Some(next), [0, 0, 0], [13, 0, 0]));
+        table.mark(next, 0);
+        table.note_overwritten(5, 0);
+        assert_eq!(table.overwritten(), 1);
+        assert_eq!((table.owner(5), table.find(5), table.find(next)), (Some(next), [0, 0, 0], [1, 0, 0]));
     }
 }

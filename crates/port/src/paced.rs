@@ -321,6 +321,9 @@ impl Seen<'_> {
         };
         let (Arrival::Measured, flow) = self.flows.arrived(signature.sequence) else { return };
         let departure = signature.departure;
+        if departure.at == 0 {
+            return;
+        }
         if let Some(joining) = &mut self.joining {
             joining.arrived((signature.sequence, flow), departure, found);
             if plan.joint.as_ref().is_some_and(|joint| joint.decides()) {

@@ -178,6 +178,10 @@ impl Client for Probed {
             cards.accuracy()
         ));
         (measurement.latency, measurement.scheduled, measurement.touched) = (latency, None, Histogram::default());
+        // Flows of the load have no latency.
+        measurement.streams.iter_mut().for_each(|flow| {
+            (flow.latency, flow.counts.stamped) = (Histogram::default(), 0);
+        });
         outcome.slow = slow;
         Ok(outcome)
     }

@@ -131,7 +131,9 @@ impl Opening<'_> {
     {
         let (rig, flow) = (self.rig, ends.flow());
         if self.trial.traffic.mode.returns() {
-            let core = rig.placement.dut.or(Some(rig.placement.receiver));
+            // A DUT that spins has its core for itself, and the receiver's is free: a round trip is one thread.
+            let spare = rig.placement.dut.filter(|_| !rig.path.dut.spins());
+            let core = spare.or(Some(rig.placement.receiver));
             let reflector = Box::new(Reflector::start(rig.clock, core, far)) as Box<dyn Dut>;
             let client = self.client((flow, flow.reversed()), near.tx, near.rx);
             return Opened { reflector: Some(reflector), ..Opened::alone(client) };

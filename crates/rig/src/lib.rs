@@ -147,6 +147,12 @@ impl Rig {
         facts.set("clock.tsc_to_monotonic_error_ns", bridge.error_ns());
         facts.set("cores.sender", self.placement.sender);
         facts.set("cores.receiver", self.placement.receiver);
+        if let Some(core) = self.placement.dut_back {
+            facts.set("cores.dut_back", core);
+        }
+        if self.both {
+            facts.set("cores.back", self.placement.back);
+        }
         facts
             .set("cores.dut", self.placement.dut.map_or("none: it runs where frames arrive".into(), |c| c.to_string()));
         facts

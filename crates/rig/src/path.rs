@@ -4,7 +4,7 @@ use crate::RigError;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use usect_core::frame::{Endpoint, Flow, FrameSize};
 use usect_core::port_name::{Engine, Place, PortName};
-use usect_core::scenario::{ClientSpec, DutSpec, Scenario};
+use usect_core::scenario::{ClientSpec, DutSpec, PairSpec, Scenario};
 use usect_lab::{Lab, Link, Shape, link, run, within};
 
 /// The lab of a run; there is one run at a time.
@@ -27,6 +27,8 @@ pub(crate) struct Path {
     external: Vec<Link>,
     pub(crate) dut: DutSpec,
     frame_size: FrameSize,
+    /// The MTU that its frames need; the kernel allows four bytes more for one VLAN tag.
+    needs_mtu: usize,
 }
 
 /// One end of a client's path.
@@ -55,6 +57,8 @@ impl Path {
     /// Brings the lab up, unless the scenario uses the user's own ports.
     pub(crate) fn up(scenario: &Scenario) -> Result<Path, RigError> {
         let frame_size = scenario.traffic.frame_size;
+        let tag = if scenario.traffic.frame.vlans.is_empty() { 0 } else { 4 };
+        let needs_mtu = frame_size.mtu() - tag;
         let mtu = frame_size.mtu().max(1500);
         let lab = match scenario.dut {
             DutSpec::External {} => None,
@@ -62,12 +66,15 @@ impl Path {
             DutSpec::Wire {} => Some(Lab::up(RUN_LAB, Shape::Wire, mtu)?),
             _ => Some(Lab::up(RUN_LAB, Shape::Tapped, mtu)?),
         };
-        let mut path = Path { lab, external: Vec::new(), dut: scenario.dut.clone(), frame_size };
+        let mut path = Path { lab, external: Vec::new(), dut: scenario.dut.clone(), frame_size, needs_mtu };
         if path.lab.is_none() {
             for client in &scenario.clients {
-                let ends = path.ends(client)?;
-                let links = [ends.tx.link, ends.rx.link].into_iter().flatten();
-                links.for_each(|l| path.remember(l));
+                let pairs = client.pairs.iter().map(|pair| of_pair(client, pair));
+                for client in [client.clone()].into_iter().chain(pairs) {
+                    let ends = path.ends(&client)?;
+                    let links = [ends.tx.link, ends.rx.link].into_iter().flatten();
+                    links.for_each(|l| path.remember(l));
+                }
             }
         }
         Ok(path)
@@ -116,11 +123,11 @@ impl Path {
             if !link.up {
                 return asked(format!("interface `{0}` is down; set it up with `ip link set {0} up`", link.interface));
             }
-            if self.frame_size.mtu() > link.mtu {
+            if self.needs_mtu > link.mtu {
                 return asked(format!(
                     "frames of {} bytes need an MTU of {}, and `{}` has {}",
                     self.frame_size.with_fcs(),
-                    self.frame_size.mtu(),
+                    self.needs_mtu,
                     link.interface,
                     link.mtu
                 ));
@@ -147,6 +154,11 @@ impl Path {
         }
         Ok(())
     }
+}
+
+/// A client over a further pair of its ports.
+pub(crate) fn of_pair(client: &ClientSpec, pair: &PairSpec) -> ClientSpec {
+    ClientSpec { tx: Some(pair.tx.clone()), rx: Some(pair.rx.clone()), pairs: Vec::new(), ..client.clone() }
 }
 
 pub(crate) fn end(port: &PortName, address: Ipv4Addr, udp_port: u16) -> Result<End, RigError> {

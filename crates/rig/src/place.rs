@@ -33,7 +33,16 @@ pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String>
                 .into(),
         );
     }
-    let placement = choose(&scenario.cores, online, spinning > 0)?;
+    let pairs: Vec<usize> = scenario.clients.iter().flat_map(|c| &c.pairs).map(|pair| pair.core).collect();
+    if let Some(core) = pairs.iter().find(|core| !online.contains(core)) {
+        return Err(no_core(*core, "a pair", online));
+    }
+    let free: Vec<usize> = online.iter().copied().filter(|core| !pairs.contains(core)).collect();
+    let placement = choose(&scenario.cores, &free, spinning > 0)?;
+    check_pairs(scenario, &placement)?;
+    if spinning == 2 && [Some(placement.sender), placement.dut].contains(&Some(placement.receiver)) {
+        return Err(format!("the reflector spins on the receiver's core, {}: give it its own", placement.receiver));
+    }
     if scenario.traffic.both && polls && placement.back == placement.sender {
         return Err(format!(
             "both directions at once need a core each besides a spinning DUT's, and core {} is left for both: name others \
@@ -43,12 +52,37 @@ pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String>
     }
     let polling = [placement.sender, placement.receiver, placement.back];
     let duts = [placement.dut, placement.dut_back];
+    if duts[0].is_some() && duts[0] == duts[1] {
+        return Err(format!(
+            "core {} is named for both of the forwarder's streams: leave dut_back out",
+            duts[0].unwrap_or(0)
+        ));
+    }
     if let Some(core) = duts.into_iter().flatten().find(|core| spinning > 0 && polls && polling.contains(core)) {
         return Err(format!(
             "core {core} is named for the dut or reflector and for a client, and both spin: give each its own"
         ));
     }
     Ok(placement)
+}
+
+/// Each pair's thread spins on a core of its own, unless its client blocks.
+fn check_pairs(scenario: &Scenario, placement: &Placement) -> Result<(), String> {
+    for client in scenario.clients.iter().filter(|c| c.wait == Wait::Poll && !c.pairs.is_empty()) {
+        let mut taken = vec![placement.sender, placement.receiver];
+        for pair in &client.pairs {
+            if taken.contains(&pair.core) {
+                let name = &client.name;
+                return Err(format!(
+                    "client `{name}`: core {} has a thread that spins already; give each pair its own, and the first \
+                     one sender and receiver under [cores]",
+                    pair.core
+                ));
+            }
+            taken.push(pair.core);
+        }
+    }
+    Ok(())
 }
 
 fn choose(named: &CoreSpec, online: &[usize], dut_spins: bool) -> Result<Placement, String> {
@@ -79,10 +113,14 @@ fn check_named(named: &CoreSpec, online: &[usize]) -> Result<(), String> {
         ("back", named.back),
     ] {
         if let Some(core) = core.filter(|c| !online.contains(c)) {
-            return Err(format!("cores.{role}: there is no core {core} to run on; usable are {online:?}"));
+            return Err(no_core(core, &format!("cores.{role}"), online));
         }
     }
     Ok(())
+}
+
+fn no_core(core: usize, who: &str, online: &[usize]) -> String {
+    format!("{who}: there is no core {core} to run on; usable are {online:?}")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::cards::StampingCards;
 use crate::client::{Opened, Opening};
 use crate::open::{self, LAB_DRIVER, lab_device};
-use crate::path::{End, Ends};
+use crate::path::{self, End, Ends};
 use crate::sampling::{self, Progress};
 use crate::{Rig, RigError};
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use usect_core::frame::Endpoint;
 use usect_core::measurement::Measurement;
 use usect_core::port_name::Engine;
-use usect_core::scenario::{ClientSpec, DutSpec, Stamp};
+use usect_core::scenario::{DutSpec, Stamp};
 use usect_core::stall::{self, Span, SpanLog, Watched};
 use usect_core::template::Tag;
 use usect_core::tracker::Counts;
@@ -91,12 +91,7 @@ fn with_pairs(
     }
     let mut lanes = vec![Lane { name: "pair 1".to_owned(), client: opened.client, pooled: true }];
     for (number, pair) in (2..).zip(&trial.client.pairs) {
-        let client = ClientSpec {
-            tx: Some(pair.tx.clone()),
-            rx: Some(pair.rx.clone()),
-            pairs: Vec::new(),
-            ..trial.client.clone()
-        };
+        let client = path::of_pair(&trial.client, pair);
         let ends = rig.path.ends(&client)?;
         let trial = Trial { client, ..trial.clone() };
         let opening = Opening { rig, trial: &trial, ends: &ends, route: Route::default(), core: Some(pair.core) };

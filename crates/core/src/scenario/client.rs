@@ -117,6 +117,9 @@ impl ClientSpec {
                 self.engine
             ));
         }
+        if traffic.both && self.stamp != Stamp::App {
+            return Err(format!("client `{name}`: both directions at once go with stamps of the app"));
+        }
         if traffic.both && self.engine == Engine::Kernel {
             return Err(format!("client `{name}`: the kernel engine sends one way; leave it out, or both"));
         }
