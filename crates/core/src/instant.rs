@@ -101,11 +101,19 @@ impl<C: Ticks> Bridge<C> {
         Bridge { rate, readings: vec![first] }
     }
 
-    /// Adds a reading later than all before; others are left out.
-    pub fn add(&mut self, reading: Correlation<C>) {
-        if self.readings.last().is_some_and(|last| last.at < reading.at && last.mono < reading.mono) {
+    /// Adds a reading later than all before; others are left out. Returns whether it was added.
+    pub fn add(&mut self, reading: Correlation<C>) -> bool {
+        let later = self.readings.last().is_some_and(|last| last.at < reading.at && last.mono < reading.mono);
+        if later {
             self.readings.push(reading);
         }
+        later
+    }
+
+    /// The same with its last readings alone, at least one.
+    pub fn recent(&self, readings: usize) -> Bridge<C> {
+        let from = self.readings.len().saturating_sub(readings.max(1));
+        Bridge { rate: self.rate, readings: self.readings[from..].to_vec() }
     }
 
     /// Whether an instant lies before the last reading, so that it needs no guess at the rate.

@@ -25,6 +25,13 @@ pub struct Noted {
     path: PathBuf,
 }
 
+impl Noted {
+    /// Leaves it written down: it could not be put back, and the next start is to try again.
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for Noted {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);

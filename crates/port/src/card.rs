@@ -101,14 +101,6 @@ pub fn offer(interface: &str) -> io::Result<Offer> {
 
 type Config = libc::hwtstamp_config;
 
-/// A card that stamps; set back to what it was when this is dropped.
-#[derive(Debug)]
-pub struct Stamping {
-    socket: UdpSocket,
-    interface: String,
-    before: Option<Before>,
-}
-
 /// How a card was set before: the type of its departures' stamps, the filter of its arrivals'.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Before {
@@ -118,44 +110,58 @@ pub struct Before {
     pub rx_filter: i32,
 }
 
+/// A card that stamps, until it is set back.
+#[derive(Debug)]
+pub struct Stamping {
+    socket: UdpSocket,
+    interface: String,
+    before: Before,
+}
+
 impl Stamping {
-    /// How an interface of the calling thread's namespace is set now.
+    /// How an interface of the calling thread's namespace is set now; off, as cards are at first, where its driver
+    /// can't say.
     pub fn now(interface: &str) -> io::Result<Before> {
         let mut config = Config { flags: 0, tx_type: 0, rx_filter: 0 };
-        request(&control()?, interface, libc::SIOCGHWTSTAMP, &mut config)?;
-        Ok(Before { tx_type: config.tx_type, rx_filter: config.rx_filter })
+        match request(&control()?, interface, libc::SIOCGHWTSTAMP, &mut config) {
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Err(e),
+            _ => Ok(Before { tx_type: config.tx_type, rx_filter: config.rx_filter }),
+        }
     }
 
-    /// Has the card of an interface of the calling thread's namespace stamp all frames that it sends for a socket
-    /// that asks, and of those that arrive all, or PTP's alone.
-    pub fn on(interface: &str, offer: &Offer) -> io::Result<Stamping> {
-        let before = Stamping::now(interface).ok();
+    /// Has the card of an interface of the calling thread's namespace stamp all frames that it `sends` for a socket
+    /// that asks, and of those that it `receives` all, or PTP's alone. What is not asked for stays as it is.
+    pub fn on(interface: &str, offer: &Offer, sends: bool, receives: bool) -> io::Result<Stamping> {
+        let before = Stamping::now(interface)?;
         let all = offer.card_in == Receives::All;
         let passes = |filter: &libc::c_uint| offer.filters & (1 << *filter) != 0;
         let filter = if all { Some(libc::HWTSTAMP_FILTER_ALL) } else { PTP_FILTERS.into_iter().find(passes) };
-        let filter = filter.ok_or_else(|| io::Error::from_raw_os_error(libc::ERANGE))?;
+        let rx_filter = match filter {
+            Some(filter) if receives => filter as i32,
+            None if receives => return Err(io::Error::from_raw_os_error(libc::ERANGE)),
+            _ => before.rx_filter,
+        };
+        let tx_type = if sends { libc::HWTSTAMP_TX_ON as i32 } else { before.tx_type };
         let stamping = Stamping { socket: control()?, interface: interface.to_owned(), before };
-        stamping.set(libc::HWTSTAMP_TX_ON as i32, filter as i32)?;
+        stamping.set(Before { tx_type, rx_filter })?;
         Ok(stamping)
     }
 
-    fn set(&self, tx_type: i32, rx_filter: i32) -> io::Result<()> {
+    fn set(&self, Before { tx_type, rx_filter }: Before) -> io::Result<()> {
         request(&self.socket, &self.interface, libc::SIOCSHWTSTAMP, &mut Config { flags: 0, tx_type, rx_filter })
     }
 
-    /// Sets an interface of the calling thread's namespace back to how it was.
-    pub fn restore(interface: &str, before: Before) -> io::Result<()> {
-        drop(Stamping { socket: control()?, interface: interface.to_owned(), before: Some(before) });
-        Ok(())
-    }
-}
-
-impl Drop for Stamping {
-    fn drop(&mut self) {
-        if let Some(Before { tx_type, rx_filter }) = self.before {
-            // The interface may be gone, and then there is nothing to set back.
-            let _ = self.set(tx_type, rx_filter);
+    /// Sets it back to how it was. One that is gone needs no setting.
+    pub fn set_back(&self) -> io::Result<()> {
+        match self.set(self.before) {
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+            result => result,
         }
+    }
+
+    /// Sets an interface of the calling thread's namespace back to how it was before somebody else switched it on.
+    pub fn restore(interface: &str, before: Before) -> io::Result<()> {
+        Stamping { socket: control()?, interface: interface.to_owned(), before }.set_back()
     }
 }
 
@@ -168,7 +174,7 @@ mod tests {
         let offer = offer("lo").unwrap();
         assert!(offer.software_out && offer.software_in && !offer.card_out && offer.clock.is_none(), "{offer:?}");
         assert_eq!(offer.card_in, Receives::Nothing);
-        assert!(Stamping::on("lo", &offer).is_err());
+        assert!(Stamping::on("lo", &offer, true, true).is_err());
     }
 
     #[test]

@@ -39,6 +39,12 @@ pub enum ClientError {
         /// Where they lacked.
         missing: String,
     },
+    /// The kernel numbered departures otherwise than they were sent.
+    #[error(
+        "the interface had no room for a frame, and the kernel counts its second try as another frame, so that stamps \
+         can't be told apart from there on: lower the rate, or use the app stamps"
+    )]
+    Shifted,
     /// The time of day was set while frames were stamped by it.
     #[error("somebody set the host's clock during the trial, and the kernel stamps frames by it: measure again")]
     ClockSet,

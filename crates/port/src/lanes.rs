@@ -48,6 +48,10 @@ impl Probe for Windows {
         }
         sum
     }
+
+    fn has_sent_all(&self) -> bool {
+        self.0.iter().all(|probe| probe.has_sent_all())
+    }
 }
 
 impl Client for Lanes {

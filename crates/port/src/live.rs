@@ -24,6 +24,8 @@ pub trait Probe: Send + Sync {
     fn received(&self) -> u64;
     /// Latency so far, as counts per bucket.
     fn latency(&self) -> Vec<u64>;
+    /// Whether nothing more will be sent.
+    fn has_sent_all(&self) -> bool;
 }
 
 /// Counters of a running packet client, shared between its threads and its probe.
@@ -68,6 +70,10 @@ impl Probe for Live {
 
     fn latency(&self) -> Vec<u64> {
         self.latency.counts()
+    }
+
+    fn has_sent_all(&self) -> bool {
+        self.sending_done.load(Relaxed)
     }
 }
 
@@ -136,7 +142,8 @@ impl Plan {
                 departures.mark(sequence, ARRIVED);
                 // 0 where a later frame has its place: received, and without a latency.
                 let [at, lateness_ns, _] = departures.find(sequence);
-                Some(Signature { sequence, departure: Departure { at, lateness_ns } })
+                let was_sent = at > 0 || departures.is_gone(sequence);
+                was_sent.then_some(Signature { sequence, departure: Departure { at, lateness_ns } })
             }
         }
     }

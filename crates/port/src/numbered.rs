@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
+/// Frames that are kept by default: all that two bytes tell apart.
 const SLOTS: usize = 1 << 16;
 
-/// Three words for each of the last 65,536 frames, written by one thread and read by others.
+/// Three words for each of the last 65,536 frames, or as many as were asked for, written by one thread and read by others.
 pub(crate) struct Numbered {
     slots: Box<[Slot]>,
     /// Frames that nobody had marked when another took their place.
@@ -20,7 +21,14 @@ struct Slot {
 
 impl Default for Numbered {
     fn default() -> Numbered {
-        Numbered { slots: (0..SLOTS).map(|_| Slot::default()).collect(), overwritten: AtomicU64::new(0) }
+        Numbered::with_room(SLOTS)
+    }
+}
+
+impl Numbered {
+    /// For so many frames, a power of two.
+    pub(crate) fn with_room(frames: usize) -> Numbered {
+        Numbered { slots: (0..frames).map(|_| Slot::default()).collect(), overwritten: AtomicU64::new(0) }
     }
 }
 
@@ -29,7 +37,7 @@ impl Numbered {
     /// same low 16 bits.
     #[inline]
     pub(crate) fn put(&self, number: u32, word: usize, value: u64) {
-        let (slot, owner) = (&self.slots[number as usize % SLOTS], u64::from(number) + 1);
+        let (slot, owner) = (&self.slots[number as usize % self.slots.len()], u64::from(number) + 1);
         if slot.number.load(Relaxed) != owner {
             slot.number.store(0, Relaxed);
             // Nobody may find the new words under the old number.
@@ -43,7 +51,7 @@ impl Numbered {
     /// Counts the frame whose place another is about to take, unless one of its words was marked.
     #[inline]
     pub(crate) fn note_overwritten(&self, number: u32, word: usize) {
-        let slot = &self.slots[number as usize % SLOTS];
+        let slot = &self.slots[number as usize % self.slots.len()];
         let owner = slot.number.load(Relaxed);
         if owner != 0 && owner != u64::from(number) + 1 && slot.words[word].load(Acquire) == 0 {
             self.overwritten.store(self.overwritten.load(Relaxed) + 1, Relaxed);
@@ -58,7 +66,7 @@ impl Numbered {
     /// Marks a word of a frame that still has its place; for the reading thread.
     #[inline]
     pub(crate) fn mark(&self, number: u32, word: usize) {
-        let slot = &self.slots[number as usize % SLOTS];
+        let slot = &self.slots[number as usize % self.slots.len()];
         if slot.number.load(Acquire) == u64::from(number) + 1 {
             slot.words[word].store(1, Release);
         }
@@ -67,10 +75,21 @@ impl Numbered {
     /// The words of a frame; zeros where none were written, or its place is another's.
     #[inline]
     pub(crate) fn find(&self, number: u32) -> [u64; 3] {
-        let slot = &self.slots[number as usize % SLOTS];
+        let slot = &self.slots[number as usize % self.slots.len()];
         let is_its = || slot.number.load(Acquire) == u64::from(number) + 1;
         let found = is_its().then(|| [0, 1, 2].map(|word: usize| slot.words[word].load(Acquire)));
         found.filter(|_| is_its()).unwrap_or_default()
+    }
+
+    /// Whether a later frame has a frame's place.
+    pub(crate) fn is_gone(&self, number: u32) -> bool {
+        let owner = self.slots[number as usize % self.slots.len()].number.load(Acquire);
+        owner > 0 && ((owner - 1) as u32).wrapping_sub(number) as i32 > 0
+    }
+
+    /// Frames that are kept.
+    pub(crate) fn room(&self) -> usize {
+        self.slots.len()
     }
 
     /// The frame that has a place, by the low 16 bits of its number.
@@ -97,6 +116,7 @@ mod tests {
         table.mark(next, 0);
         table.note_overwritten(5, 0);
         assert_eq!(table.overwritten(), 1);
+        assert!(table.is_gone(5) && !table.is_gone(next) && !table.is_gone(6));
         assert_eq!((table.owner(5), table.find(5), table.find(next)), (Some(next), [0, 0, 0], [1, 0, 0]));
     }
 }

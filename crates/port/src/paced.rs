@@ -194,12 +194,19 @@ impl<'a, T: Transmit> Departures<'a, T> {
 
     /// Fetches stamps of departures, where there are any to come.
     fn reap(&mut self, now: Tsc) -> Result<(), ClientError> {
-        let Departures { port, plan, stamped, .. } = self;
+        let Departures { port, plan, stamped, index, .. } = self;
         let Some(joint) = plan.joint.as_ref().filter(|joint| joint.reaps()) else { return Ok(()) };
-        if now < self.reap_again || *stamped >= self.index {
+        if now < self.reap_again || *stamped >= *index {
             return Ok(());
         }
-        let taken = port.reap(&mut |number, stamp| *stamped += u64::from(joint.departed(number, stamp)));
+        let mut beyond = false;
+        let taken = port.reap(&mut |number, stamp| {
+            beyond |= (*index as u32).wrapping_sub(number) as i32 <= 0;
+            *stamped += u64::from(joint.departed(number, stamp));
+        });
+        if beyond {
+            return Err(ClientError::Shifted);
+        }
         if taken.map_err(|e| ClientError::io("fetching the stamps of departures", e))? == 0 {
             self.reap_again = Tsc(now.0 + self.clock.rate().ticks(REAP_NS));
         }
@@ -307,7 +314,14 @@ impl<'a, 'p, R: Receive> Arrivals<'a, 'p, R> {
         let sent = self.live.sent.load(Relaxed).saturating_sub(self.plan.traffic.warmup_frames);
         let all_in = self.seen.flows.received() >= sent;
         let quiet = since(self.last_arrival.0.max(last_departure)) > QUIET_NS;
-        (all_in && quiet) || since(last_departure) > RESIDUAL_NS
+        (all_in && quiet) || self.residual_time_is_over(now)
+    }
+
+    /// Whatever still arrives then, it ends: a path that loops frames would go on for ever.
+    fn residual_time_is_over(&self, now: Tsc) -> bool {
+        let last_departure = self.live.last_departure.load(Relaxed);
+        let since = self.clock.rate().ns(now.0.saturating_sub(last_departure));
+        self.live.sending_done.load(Acquire) && since > RESIDUAL_NS
     }
 }
 
@@ -410,6 +424,7 @@ impl<R: Receive> Half for Arrivals<'_, '_, R> {
             _ => {}
         }
         let begins = before == 0 && received > 0;
-        Ok(Turn { received: handled, sent: 0, done: handled == 0 && self.over(now), begins })
+        let done = if handled == 0 { self.over(now) } else { self.residual_time_is_over(now) };
+        Ok(Turn { received: handled, sent: 0, done, begins })
     }
 }

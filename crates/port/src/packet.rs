@@ -36,6 +36,7 @@ pub fn open(ifindex: u32, take: Take, largest: usize, stamp: Stamp) -> io::Resul
 fn sender(ifindex: u32, largest: usize, stamp: Stamp, caps: Caps) -> io::Result<PacketTx> {
     let socket = socket::raw()?;
     stamping::enable(&socket, stamp)?;
+    sockopt::enlarge_receive_buffer(&socket)?;
     sockopt::set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1_i32)?;
     let ring = Ring::map(&socket, libc::PACKET_TX_RING, largest)?;
     socket::bind(&socket, ifindex, 0)?;

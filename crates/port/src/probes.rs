@@ -60,7 +60,8 @@ impl Sockets {
         while begun.elapsed() < PATIENCE && (left.is_none() || arrived.is_none()) {
             let mut events =
                 [PollFd::new(self.tx.as_fd(), PollFlags::empty()), PollFd::new(self.rx.as_fd(), PollFlags::POLLIN)];
-            poll(&mut events, PollTimeout::from(PATIENCE.as_millis() as u16))?;
+            let rest = PATIENCE.saturating_sub(begun.elapsed()).as_millis() as u16;
+            poll(&mut events, PollTimeout::from(rest))?;
             stamping::reap(&self.tx, &mut |of, stamp| {
                 if let (true, Outward::Card(ns)) = (of == number, stamp) {
                     left = Some(ns);
@@ -136,6 +137,10 @@ impl Probe for Seen {
     fn latency(&self) -> Vec<u64> {
         self.latency.counts()
     }
+
+    fn has_sent_all(&self) -> bool {
+        self.load.has_sent_all()
+    }
 }
 
 impl Probed {
@@ -163,8 +168,9 @@ impl Client for Probed {
                 }
                 probed
             });
+            let ending = Ending(&over);
             let outcome = load.run(traffic, control);
-            over.store(true, Relaxed);
+            drop(ending);
             (outcome, probing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         let (slow, sent) = probed?;
@@ -187,6 +193,15 @@ impl Client for Probed {
     }
 }
 
+/// Ends the probing, also when the load panics.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Probes while the load's measured part runs. Returns slow ones, and how many were sent.
 fn probe_until(
     over: &AtomicBool,
@@ -196,25 +211,37 @@ fn probe_until(
 ) -> Result<(SpanLog, u64), ClientError> {
     let failed = |e| ClientError::io("probing beside the load", e);
     let (mut slow, mut waiting, mut sent, mut stamped) = (SpanLog::default(), VecDeque::new(), 0_u32, 0_u64);
-    while !over.load(Relaxed) {
+    while !over.load(Relaxed) && !seen.has_sent_all() {
         std::thread::sleep(PAUSE);
         if seen.received() == 0 {
             continue;
         }
-        if let Some(stamps) = sockets.send(sent).map_err(failed)? {
+        let stamps = sockets.send(sent).map_err(failed)?;
+        sent = sent.wrapping_add(1);
+        if seen.has_sent_all() {
+            // It was not beside the load all the way.
+            break;
+        }
+        if let Some(stamps) = stamps {
             waiting.push_back(stamps);
             stamped += 1;
         }
-        sent = sent.wrapping_add(1);
         if stamped == 0 && u64::from(sent) >= ENOUGH {
-            let missing = "PTP probes came without the cards' stamps, or not at all".to_owned();
-            return Err(ClientError::Unstamped { stamp: Stamp::Nic, missing });
+            return Err(unstamped());
         }
         record(&mut waiting, cards, seen, &mut slow, false);
+    }
+    if stamped == 0 && sent > 0 {
+        return Err(unstamped());
     }
     cards.read().map_err(|e| ClientError::io("reading the clock of a card", e))?;
     record(&mut waiting, cards, seen, &mut slow, true);
     Ok((slow, u64::from(sent)))
+}
+
+fn unstamped() -> ClientError {
+    let missing = "PTP probes came without the cards' stamps, or not at all".to_owned();
+    ClientError::Unstamped { stamp: Stamp::Nic, missing }
 }
 
 /// Records probes whose stamps lie between two readings of the cards' clocks; all of them at the end.

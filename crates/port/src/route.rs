@@ -5,6 +5,7 @@ use crate::numbered::Numbered;
 use crate::{ClientError, Found, Outward};
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex};
 use usect_clock::phc::CardClock;
 use usect_clock::{Wall, mono, tsc, wall};
@@ -19,6 +20,10 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 const WAITING: usize = 1 << 20;
 /// After so many frames without a stamp, and none with one, nobody stamps.
 const ENOUGH: u64 = 100;
+/// Readings of a card's clock of which one frame or another may still need some: a few seconds' worth.
+const RECENT: usize = 32;
+/// Frames whose stamps are kept where cards stamp: they wait for the next reading of the cards' clocks.
+const KEPT_FOR_CARDS: usize = 1 << 20;
 /// A reading of two clocks is tried again when it took longer.
 const TIGHT_NS: u64 = 500;
 
@@ -33,6 +38,8 @@ pub trait Taps: Send + Sync {
 pub struct Cards {
     sends: Card,
     receives: Card,
+    /// How often both were read.
+    readings: AtomicU64,
 }
 
 /// The way from a card's clock to `CLOCK_MONOTONIC`.
@@ -50,26 +57,30 @@ impl Card {
 
     fn read(&self) -> io::Result<()> {
         let reading = self.clock.correlate()?;
-        self.bridge.lock().expect("no holder panics").add(reading);
-        Ok(())
+        match self.bridge.lock().expect("no holder panics").add(reading) {
+            true => Ok(()),
+            false => Err(io::Error::other("it was set back")),
+        }
     }
 
     fn bridge(&self) -> Bridge<Phc> {
-        self.bridge.lock().expect("no holder panics").clone()
+        self.bridge.lock().expect("no holder panics").recent(RECENT)
     }
 }
 
 impl Cards {
     /// The clock of the card that sends, and of the one that receives; they may be the same.
     pub fn new(sends: CardClock, receives: CardClock) -> io::Result<Cards> {
-        Ok(Cards { sends: Card::new(sends)?, receives: Card::new(receives)? })
+        Ok(Cards { sends: Card::new(sends)?, receives: Card::new(receives)?, readings: AtomicU64::new(0) })
     }
 
     /// Relates both to `CLOCK_MONOTONIC` once more. Stamps are placed on lines between two readings, so they wait for
     /// the next one.
     pub fn read(&self) -> io::Result<()> {
         self.sends.read()?;
-        self.receives.read()
+        self.receives.read()?;
+        self.readings.fetch_add(1, Release);
+        Ok(())
     }
 
     /// Whether both are one clock, so that its error cancels out.
@@ -91,8 +102,8 @@ impl Cards {
 
     /// Bound on the error of a time between two stamps of theirs, in nanoseconds.
     pub fn error_ns(&self) -> u64 {
-        let (sends, receives) = self.bridges();
-        if self.one_clock() { 0 } else { sends.error_ns() + receives.error_ns() }
+        let error_ns = |card: &Card| card.bridge.lock().expect("no holder panics").error_ns();
+        if self.one_clock() { 0 } else { error_ns(&self.sends) + error_ns(&self.receives) }
     }
 }
 
@@ -135,7 +146,7 @@ impl Joint {
         Ok((!others.is_empty()).then(|| Joint {
             points: [&[Point::Sent][..], &others, &[Point::Received]].concat(),
             last_outward: outward.iter().max().copied(),
-            departed: Numbered::default(),
+            departed: route.cards.as_ref().map_or_else(Numbered::default, |_| Numbered::with_room(KEPT_FOR_CARDS)),
             wall: wall(),
             route: route.clone(),
         }))
@@ -214,6 +225,8 @@ pub(crate) struct Joining<'a> {
     now: Option<(Tsc, u64)>,
     pair_error_ns: u64,
     cards: Option<(Bridge<Phc>, Bridge<Phc>)>,
+    /// How often the cards' clocks had been read when `cards` was copied.
+    readings: u64,
     joined: u64,
 }
 
@@ -222,11 +235,12 @@ impl<'a> Joining<'a> {
         Joining {
             joint,
             rate,
-            waiting: VecDeque::with_capacity(1 << 12),
+            waiting: VecDeque::with_capacity(1 << 16),
             stages: Stages::between(joint.points.clone()),
             now: None,
             pair_error_ns: 0,
             cards: joint.route.cards.as_ref().map(|cards| cards.bridges()),
+            readings: 0,
             joined: 0,
         }
     }
@@ -249,8 +263,11 @@ impl<'a> Joining<'a> {
             self.pair_error_ns = self.pair_error_ns.max(error_ns);
             (at, mono_at)
         });
-        // Both lie a latency or less before the reading: the rate is known well enough for that.
-        let received = mono_at.saturating_sub(self.rate.ns(at.0.saturating_sub(found.at.0)));
+        // Both lie a batch or a latency or less from the reading: the rate is known well enough for that.
+        let received = match found.at.0.checked_sub(at.0) {
+            Some(later) => mono_at + self.rate.ns(later),
+            None => mono_at.saturating_sub(self.rate.ns(at.0 - found.at.0)),
+        };
         let sent = received.saturating_sub(self.rate.ns(found.at.0.saturating_sub(departure.at)));
         if self.waiting.len() == WAITING {
             self.waiting.pop_front();
@@ -264,8 +281,14 @@ impl<'a> Joining<'a> {
     pub(crate) fn turn(&mut self, last: bool) -> Result<Option<Option<Joined>>, ClientError> {
         let Some(flight) = self.waiting.front().copied() else { return Ok(None) };
         let [queued, driver, card] = self.joint.departed.find(flight.sequence);
-        let waits = || mono().0.saturating_sub(flight.received) < PATIENCE_NS;
-        if !last && !self.is_ready(&flight, driver, card) && waits() {
+        let there = self.is_stamped(driver, card);
+        // A missing stamp holds up those behind, whose places in the table are taken meanwhile.
+        let waits = || {
+            let room = self.waiting.len() <= self.joint.departed.room() / 2;
+            let is_young = mono().0.saturating_sub(flight.received) < PATIENCE_NS;
+            room && is_young && !self.joint.departed.is_gone(flight.sequence)
+        };
+        if !last && ((!there && waits()) || (there && !self.reaches(card, flight.found.card))) {
             return Ok(None);
         }
         self.waiting.pop_front();
@@ -279,13 +302,13 @@ impl<'a> Joining<'a> {
         Ok(Some(joined))
     }
 
-    fn is_ready(&mut self, flight: &Flight, driver: u64, card: u64) -> bool {
-        let there = match self.joint.last_outward {
+    /// Whether the last of the stamps that a departure gets is there.
+    fn is_stamped(&self, driver: u64, card: u64) -> bool {
+        match self.joint.last_outward {
             None => true,
             Some(Point::CardOut) => card > 0,
             Some(_) => driver > 0,
-        };
-        there && self.reaches(card, flight.found.card)
+        }
     }
 
     /// Whether both cards' clocks were read after these stamps, so that lines between readings hold for them.
@@ -294,10 +317,10 @@ impl<'a> Joining<'a> {
         let reached = |(out, inward): &(Bridge<Phc>, Bridge<Phc>)| {
             out.reaches(Phc(sends)) && (receives == 0 || inward.reaches(Phc(receives)))
         };
-        if self.cards.as_ref().is_some_and(reached) {
-            return true;
+        let readings = clocks.readings.load(Acquire);
+        if readings != self.readings {
+            (self.readings, self.cards) = (readings, Some(clocks.bridges()));
         }
-        self.cards = Some(clocks.bridges());
         self.cards.as_ref().is_some_and(reached)
     }
 

@@ -21,3 +21,12 @@ pub(crate) fn filter(socket: &impl AsRawFd, program: &[libc::sock_filter]) -> io
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
+
+/// Receive buffer asked for: so that a stalled reader does not lose datagrams, nor stamps of departures.
+const RECEIVE_BUFFER: libc::c_int = 8 << 20;
+
+/// `SO_RCVBUFFORCE` needs CAP_NET_ADMIN; without it the system's limit holds.
+pub(crate) fn enlarge_receive_buffer(socket: &impl AsRawFd) -> io::Result<()> {
+    let set = |option| set(socket, libc::SOL_SOCKET, option, &RECEIVE_BUFFER);
+    set(libc::SO_RCVBUFFORCE).or_else(|_| set(libc::SO_RCVBUF))
+}

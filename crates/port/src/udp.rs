@@ -12,8 +12,8 @@ use usect_core::stages::Point;
 
 /// Longest wait of a blocking receive, so that its thread sees the end of a trial.
 const WAIT: Duration = Duration::from_millis(50);
-/// Receive buffer asked for, so that a stalled reader of the platform does not lose datagrams.
-const RECEIVE_BUFFER: libc::c_int = 8 << 20;
+/// Longest wait for room in the send buffer, before the interface is given up.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Largest datagram of any frame size.
 const LARGEST: usize = 9216;
 
@@ -25,7 +25,8 @@ pub fn open(local: SocketAddrV4, remote: SocketAddrV4, block: bool, stamp: Stamp
     let socket = UdpSocket::bind(local)?;
     socket.connect(remote)?;
     socket.set_read_timeout(Some(WAIT))?;
-    enlarge_receive_buffer(&socket)?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    sockopt::enlarge_receive_buffer(&socket)?;
     stamping::enable(&socket, stamp)?;
     let caps = Caps {
         frames: false,
@@ -74,7 +75,7 @@ impl Transmit for UdpTx {
         let mut sent = 0;
         while sent < BATCH {
             let Some(len) = fill(&mut self.buffer) else { break };
-            self.socket.send(&self.buffer[..len])?;
+            self.socket.send(&self.buffer[..len]).map_err(no_room)?;
             sent += 1;
         }
         Ok(sent)
@@ -122,10 +123,12 @@ impl UdpRx {
     }
 }
 
-/// `SO_RCVBUFFORCE` needs CAP_NET_ADMIN; without it the system's limit holds.
-fn enlarge_receive_buffer(socket: &UdpSocket) -> io::Result<()> {
-    let set = |option| sockopt::set(socket, libc::SOL_SOCKET, option, &RECEIVE_BUFFER);
-    set(libc::SO_RCVBUFFORCE).or_else(|_| set(libc::SO_RCVBUF))
+/// A wait for room that was too long.
+fn no_room(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::other("the interface takes no more frames; is it up?"),
+        _ => error,
+    }
 }
 
 #[cfg(test)]

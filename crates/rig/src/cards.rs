@@ -19,9 +19,22 @@ pub(crate) struct StampingCards {
     pub(crate) clocks: Arc<Cards>,
     /// Whether one of them stamps PTP's own frames alone.
     pub(crate) ptp_only: bool,
-    // In this order: set back, then struck out.
-    on: Vec<Stamping>,
-    noted: Vec<Noted>,
+    /// Sets them back.
+    _on: SwitchedOn,
+}
+
+/// Cards that are to be set back, and where that is written down.
+#[derive(Default)]
+struct SwitchedOn(Vec<(Stamping, Noted)>);
+
+impl Drop for SwitchedOn {
+    fn drop(&mut self) {
+        for (stamping, noted) in self.0.drain(..) {
+            if stamping.set_back().is_err() {
+                noted.keep();
+            }
+        }
+    }
 }
 
 /// How a card is to be set back, as it is written down.
@@ -43,13 +56,17 @@ impl StampingCards {
         if ptp_only && trial.traffic.mode.returns() {
             return Err(lacks(receives, "has a card that stamps PTP's frames alone, and its probes go one way"));
         }
-        let clocks = Cards::new(clock(sends, &out)?, clock(receives, &inward)?);
-        let clocks = clocks.map_err(|e| RigError::Asked(format!("the clock of a card can't be read: {e}")))?;
-        let mut cards = StampingCards { clocks: Arc::new(clocks), ptp_only, on: Vec::new(), noted: Vec::new() };
-        cards.switch_on(sends, &out)?;
-        if receives.link != sends.link {
-            cards.switch_on(receives, &inward)?;
+        let (sending, receiving) = (clock(sends, &out)?, clock(receives, &inward)?);
+        let mut on = SwitchedOn::default();
+        let same = receives.link == sends.link;
+        switch_on(&mut on, sends, &out, (true, same))?;
+        if !same {
+            switch_on(&mut on, receives, &inward, (false, true))?;
         }
+        // Only now: switching stamps on sets the clock of some cards.
+        let clocks = Cards::new(sending, receiving);
+        let clocks = clocks.map_err(|e| RigError::Asked(format!("the clock of a card can't be read: {e}")))?;
+        let cards = StampingCards { clocks: Arc::new(clocks), ptp_only, _on: on };
         Ok(cards)
     }
 
@@ -66,18 +83,17 @@ impl StampingCards {
         let sockets = Sockets::new(tx, rx, mac(&ends.tx), mac(&ends.rx));
         Ok(Box::new(Probed::new(load, sockets, self.clocks.clone())))
     }
+}
 
-    fn switch_on(&mut self, end: &End, offer: &Offer) -> Result<(), RigError> {
-        let interface = name(end);
-        if let Ok(Before { tx_type, rx_filter }) = within(end.netns.as_deref(), || Stamping::now(interface))? {
-            let value = format!("{tx_type} {rx_filter}");
-            self.noted.push(settings::note(SETTING, end.netns.as_deref(), interface, &value)?);
-        }
-        let on = within(end.netns.as_deref(), || Stamping::on(interface, offer))?;
-        let on = on.map_err(|e| RigError::Asked(format!("the card of `{interface}` refuses to stamp frames: {e}")))?;
-        self.on.push(on);
-        Ok(())
-    }
+/// Switches one card on, and notes how it was; `on` sets back what it holds.
+fn switch_on(on: &mut SwitchedOn, end: &End, offer: &Offer, (sends, receives): (bool, bool)) -> Result<(), RigError> {
+    let interface = name(end);
+    let refused = |e| RigError::Asked(format!("the card of `{interface}` refuses to stamp frames: {e}"));
+    let Before { tx_type, rx_filter } = within(end.netns.as_deref(), || Stamping::now(interface))?.map_err(refused)?;
+    let noted = settings::note(SETTING, end.netns.as_deref(), interface, &format!("{tx_type} {rx_filter}"))?;
+    let stamping = within(end.netns.as_deref(), || Stamping::on(interface, offer, sends, receives))?;
+    on.0.push((stamping.map_err(refused)?, noted));
+    Ok(())
 }
 
 fn mac(end: &End) -> [u8; 6] {
@@ -117,8 +133,16 @@ pub(crate) fn recover() -> Result<Vec<String>, RigError> {
         if let (Some(Ok(tx_type)), Some(Ok(rx_filter))) = (words.next(), words.next()) {
             let before = Before { tx_type, rx_filter };
             // A namespace that is gone took its interfaces along.
-            let _ = within(stale.netns(), || Stamping::restore(stale.interface(), before));
-            said.push(format!("set the stamps of `{}` back, which a killed run had switched on", stale.interface()));
+            match within(stale.netns(), || Stamping::restore(stale.interface(), before)) {
+                Ok(Err(e)) => {
+                    said.push(format!("the stamps of `{}` can't be set back: {e}", stale.interface()));
+                    continue;
+                }
+                _ => said.push(format!(
+                    "set the stamps of `{}` back, which a killed run had switched on",
+                    stale.interface()
+                )),
+            }
         }
         stale.strike_out()?;
     }

@@ -7,7 +7,7 @@ use crate::{Rig, RigError};
 use std::net::UdpSocket;
 use usect_core::frame::Flow;
 use usect_core::port_name::{Engine, Place, PortName};
-use usect_core::scenario::{Mode, Wait};
+use usect_core::scenario::{Mode, Stamp, Wait};
 use usect_core::trial::Trial;
 use usect_dut::{Dut, Reflector};
 use usect_lab::within;
@@ -50,16 +50,18 @@ impl Opening<'_> {
         let comes_back = trial.traffic.mode.returns() || self.rig.both;
         let near = if comes_back { self.only(&ends.flow().reversed())? } else { Take::Nothing };
         let far = self.only(&ends.flow())?;
+        let far_stamp = self.far_stamp();
         match trial.client.engine {
             Engine::Udp => self.udp(),
             Engine::Packet => {
-                let open = |end, take| open::packet(end, take, largest, stamp);
+                let open = |end, take, stamp| open::packet(end, take, largest, stamp);
                 let sinks = vec![self.sink(&ends.tx)?, self.sink(&ends.rx)?];
-                Ok(Opened { sinks, ..self.generic(ends, open(&ends.tx, near)?, open(&ends.rx, far)?) })
+                let ports = (open(&ends.tx, near, stamp)?, open(&ends.rx, far, far_stamp)?);
+                Ok(Opened { sinks, ..self.generic(ends, ports.0, ports.1) })
             }
             Engine::Xdp => {
-                let open = |end, take| open::xdp(end, take, stamp);
-                Ok(self.generic(ends, open(&ends.tx, near)?, open(&ends.rx, far)?))
+                let (near, far) = (open::xdp(&ends.tx, near, stamp)?, open::xdp(&ends.rx, far, far_stamp)?);
+                Ok(self.generic(ends, near, far))
             }
             Engine::Dpdk => self.dpdk(largest),
             Engine::Mem => {
@@ -70,6 +72,11 @@ impl Opening<'_> {
         }
     }
 
+    /// A reflector needs no stamps, and nobody would fetch them.
+    fn far_stamp(&self) -> Stamp {
+        if self.trial.traffic.mode.returns() { Stamp::App } else { self.route.stamp }
+    }
+
     /// The frames of a flow, to be received.
     fn only(&self, flow: &Flow) -> Result<Take, RigError> {
         Ok(Take::Only(self.rig.template(self.trial.traffic.frame_size, flow)?.words()))
@@ -78,12 +85,14 @@ impl Opening<'_> {
     fn udp(&self) -> Result<Opened, RigError> {
         let client = &self.trial.client;
         let (tx, rx) = (self.ends.tx.endpoint.address, self.ends.rx.endpoint.address);
-        let open = |netns: &Option<String>, local, remote| {
-            let opened =
-                within(netns.as_deref(), || udp::open(local, remote, client.wait == Wait::Block, self.route.stamp))?;
+        let open = |netns: &Option<String>, local, remote, stamp| {
+            let opened = within(netns.as_deref(), || udp::open(local, remote, client.wait == Wait::Block, stamp))?;
             opened.map_err(|e| self.failed(format!("opening a UDP socket at {local}"), e))
         };
-        let (near, far) = (open(&self.ends.tx.netns, tx, rx)?, open(&self.ends.rx.netns, rx, tx)?);
+        let (near, far) = (
+            open(&self.ends.tx.netns, tx, rx, self.route.stamp)?,
+            open(&self.ends.rx.netns, rx, tx, self.far_stamp())?,
+        );
         Ok(self.generic(self.ends, near, far))
     }
 

@@ -101,8 +101,8 @@ fn load<'o>(
     }
     open.load().map_err(|e| match by_card {
         true => XdpError::refused(
-            "loading the AF_XDP program",
-            "the driver has no XDP metadata, so a program can't ask it for the card's stamps",
+            "loading the AF_XDP program that asks the driver for the card's stamps",
+            format!("probably the driver has no XDP metadata ({e})"),
         ),
         false => XdpError::bpf("loading the AF_XDP program", e),
     })

@@ -74,6 +74,11 @@ impl Probe for Mapped<State> {
     fn latency(&self) -> Vec<u64> {
         self.stamps.latency()
     }
+
+    /// Only its user space knows.
+    fn has_sent_all(&self) -> bool {
+        false
+    }
 }
 
 impl Taps for Mapped<State> {
