@@ -111,7 +111,7 @@ pub(crate) struct Measure {
     /// Frames per second (20000, 20k, 1.5 Mpps) or bits per second on the line ('1 Gbit/s').
     #[arg(long, default_value = "20k")]
     pub(crate) rate: RateSpec,
-    /// The frames, as keys of a scenario's [traffic.frame]: 'vlans = [100], network = "ipv6"'.
+    /// The frames, as keys of a scenario's traffic.frame table: `vlans = [100], network = "ipv6"`.
     #[arg(long, value_name = "TOML", default_value = "", hide_default_value = true)]
     pub(crate) frame: FrameSpec,
     /// Flows that take turns, told apart by their source port.

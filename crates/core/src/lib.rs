@@ -21,6 +21,7 @@ pub mod signature;
 pub mod stages;
 pub mod stall;
 pub mod stats;
+pub mod summary;
 pub mod template;
 pub mod tracker;
 pub mod trial;

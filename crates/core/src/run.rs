@@ -3,12 +3,13 @@
 
 use crate::environment::Environment;
 use crate::histogram::Histogram;
-use crate::measurement::{Measurement, Pace, Summary};
+use crate::measurement::{Measurement, Pace};
 use crate::scenario::{Protocol, Scenario};
 use crate::series::Point;
 use crate::stages::{Stages, StagesRecord};
 use crate::stall::CoreStalls;
 use crate::stats::{self, Accuracy, Estimate, Quantile};
+use crate::summary::Summary;
 use crate::tracker::Counts;
 use crate::trial::{Trial, TrialResult};
 use serde::{Deserialize, Serialize};

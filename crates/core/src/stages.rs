@@ -3,8 +3,8 @@
 
 use crate::buckets;
 use crate::histogram::Histogram;
-use crate::measurement::Summary;
 use crate::stats::{self, Quantile};
+use crate::summary::Summary;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

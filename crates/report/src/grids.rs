@@ -4,10 +4,10 @@ use crate::grid::{Entry, Grid, Line};
 use crate::series::{Series, labelled, letter, thread};
 use crate::{StoredRun, format};
 use serde::Serialize;
-use usect_core::measurement::Summary;
 use usect_core::run::Record;
 use usect_core::stall::CoreStalls;
 use usect_core::stats::{self, Accuracy, Estimate, LADDER, Quantile};
+use usect_core::summary::Summary;
 use usect_core::tracker::Counts;
 
 /// The page's tables.
