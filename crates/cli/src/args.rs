@@ -97,6 +97,8 @@ address or a virtual device (dpdk:0000:01:00.0, dpdk:net_ring0). Both ports use 
 Examples, after `usect lab up`:
   usect measure --tx xdp:t0@lab-tx --rx xdp:r0@lab-rx --rate 100k --duration 10 --runs 1
   usect measure --tx udp:198.18.0.1:9000@lab-tx --rx udp:198.18.0.2:9001@lab-rx --wait block --quick
+  usect measure --tx packet:t0@lab-tx --rx packet:r0@lab-rx --stamp socket --quick
+  usect measure --tx xdp:t0@lab-tx --rx xdp:r0@lab-rx --frame 'vlans = [100]' --size 128 --quick
   usect measure --tx kernel:t0@lab-tx --rx kernel:r0@lab-rx --rate '1 Gbit/s' --round-trip --quick")]
 pub(crate) struct Measure {
     /// The port that sends.
@@ -111,20 +113,22 @@ pub(crate) struct Measure {
     /// Frames per second (20000, 20k, 1.5 Mpps) or bits per second on the line ('1 Gbit/s').
     #[arg(long, default_value = "20k")]
     pub(crate) rate: RateSpec,
-    /// The frames, as keys of a scenario's traffic.frame table: `vlans = [100], network = "ipv6"`.
+    /// The frames, as keys of a scenario's traffic.frame table: `vlans = [100], network = "ipv6"`, which takes
+    /// --size 88 or more (packet, xdp, dpdk, mem; one way).
     #[arg(long, value_name = "TOML", default_value = "", hide_default_value = true)]
     pub(crate) frame: FrameSpec,
-    /// Flows that take turns, told apart by their source port.
+    /// Flows that take turns, 1 to 256, told apart by their source port, or their source hardware address
+    /// (packet, xdp, dpdk, mem; one way).
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) flows: u16,
-    /// Send the same traffic the other way at the same time.
+    /// Send the same traffic the other way at the same time (any engine but kernel; app stamps).
     #[arg(long)]
     pub(crate) both: bool,
     /// Spin for frames and departures, or sleep and block (udp only).
     #[arg(long, value_enum, default_value = "poll")]
     pub(crate) wait: WaitArg,
-    /// Whose stamps the latency is between: this process's, the kernel's (udp, packet), the cards', or the XDP
-    /// program's as frames arrive (xdp). Stamps that are not there fail the run.
+    /// Whose stamps the latency is between: this process's, the kernel's (udp, packet), the cards' (udp,
+    /// packet, xdp), or the XDP program's as frames arrive (xdp). Stamps that are not there fail the run.
     #[arg(long, value_enum, default_value = "app")]
     pub(crate) stamp: StampArg,
     /// Measure there and back instead of one way.

@@ -108,9 +108,10 @@ impl Template {
         draft.push(&given, true);
         let room = size.without_fcs();
         if draft.bytes.len() > room {
-            let needs = draft.bytes.len() + usize::from(FCS);
+            let behind = if spec.signature == SignatureSpec::default() { signature::LEN } else { 0 };
+            let needs = draft.bytes.len() + behind + usize::from(FCS);
             return Err(format!(
-                "headers and bytes make a frame of {needs} bytes, FCS included, and frame_size is {}: raise it",
+                "headers, bytes, signature and FCS make a frame of {needs} bytes, and frame_size is {}: raise it",
                 size.with_fcs()
             ));
         }
@@ -508,7 +509,7 @@ mod tests {
     fn what_does_not_fit_or_overlaps_is_refused_in_a_sentence() {
         for (toml, bytes, part) in [
             ("vlans = [100]", 64, "bytes 46 to 63"),
-            ("network = \"ipv6\"\ntransport = \"tcp\"", 64, "make a frame of 78 bytes"),
+            ("network = \"ipv6\"\ntransport = \"tcp\"", 64, "make a frame of 96 bytes"),
             ("vlans = [1, 2, 3]", 128, "two at most"),
             ("vlans = [4095]", 128, "1 to 4094"),
             ("ethertype = 2048", 64, "network = \"none\""),

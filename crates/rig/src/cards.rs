@@ -107,8 +107,9 @@ fn name(end: &End) -> &str {
 fn lacks(end: &End, what: &str) -> RigError {
     let driver = end.link.as_ref().map_or("?", |link| &link.driver);
     RigError::Asked(format!(
-        "stamp = \"nic\": interface `{0}` ({driver}) {what}; `usect engines --interface {0}` says who stamps there",
-        name(end)
+        "stamp = \"nic\": interface `{0}` ({driver}) {what}; `usect engines --interface {0}{1}` says who stamps there",
+        name(end),
+        end.netns.as_ref().map_or(String::new(), |netns| format!("@{netns}"))
     ))
 }
 
