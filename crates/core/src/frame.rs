@@ -88,9 +88,14 @@ impl Flow {
 #[inline]
 pub fn internet_checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
-    let sum: u32 = words.sum();
+    !fold(words.sum())
+}
+
+/// The carries of a sum of words added in (RFC 1071).
+#[inline]
+pub(crate) fn fold(sum: u32) -> u16 {
     let folded = (sum & 0xffff) + (sum >> 16);
-    !((folded & 0xffff) + (folded >> 16)) as u16
+    ((folded & 0xffff) + (folded >> 16)) as u16
 }
 
 #[cfg(test)]

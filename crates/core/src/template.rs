@@ -3,7 +3,7 @@
 
 mod headers;
 
-use crate::frame::{FCS, Flow, FrameSize};
+use crate::frame::{FCS, Flow, FrameSize, fold};
 use crate::frame_spec::{At, Field, FrameSpec, How, Named, Network, SignatureSpec, Transport, VarySpec};
 use crate::signature;
 use headers::{Draft, hex, layers, tags};
@@ -372,13 +372,6 @@ impl Template {
 fn differs(is: &[u8; 8], should: &[u8; 8], mask: &[u8; 8]) -> u64 {
     let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
     (word(is) ^ word(should)) & word(mask)
-}
-
-/// The carries of a sum of words added in (RFC 1071).
-#[inline]
-fn fold(sum: u32) -> u16 {
-    let folded = (sum & 0xffff) + (sum >> 16);
-    ((folded & 0xffff) + (folded >> 16)) as u16
 }
 
 #[inline]

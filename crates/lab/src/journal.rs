@@ -3,7 +3,7 @@
 use crate::error::LabError;
 use crate::name::LabName;
 use crate::owner::Owner;
-use crate::state::State;
+use crate::state::{State, files, write_whole};
 use crate::topology::Shape;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -62,14 +62,7 @@ impl Journal {
 
     /// Writes a lab down, whole or not at all.
     pub(crate) fn write(&self, entry: &Entry) -> Result<(), LabError> {
-        let path = self.path(&entry.name);
-        let draft = path.with_extension("draft");
-        let text = serde_json::to_string(entry).map_err(io::Error::from);
-        let written = text.and_then(|text| fs::write(&draft, text)).and_then(|()| fs::rename(&draft, &path));
-        written.map_err(|e| {
-            let _ = fs::remove_file(&draft);
-            LabError::file("write", path, e)
-        })
+        write_whole(self.path(&entry.name), entry)
     }
 
     /// Strikes a lab out.
@@ -84,7 +77,7 @@ impl Journal {
 
     /// Removes half-written drafts, and nothing else: other files are not ours.
     pub(crate) fn sweep(&self) -> Result<(), LabError> {
-        files(&self.state)?.into_iter().filter(|path| lab_of(path, ".draft").is_some()).try_for_each(remove)
+        files(self.state.labs())?.into_iter().filter(|path| lab_of(path, ".draft").is_some()).try_for_each(remove)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -101,7 +94,7 @@ impl Drop for Journal {
 
 /// Every lab in the journal, in order of the names.
 pub(crate) fn records(state: &State) -> Result<Vec<Record>, LabError> {
-    let mut records: Vec<Record> = files(state)?.into_iter().filter_map(record).collect();
+    let mut records: Vec<Record> = files(state.labs())?.into_iter().filter_map(record).collect();
     records.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(records)
 }
@@ -116,14 +109,6 @@ fn record(path: PathBuf) -> Option<Record> {
 /// The lab that a file is about, by its name.
 fn lab_of(path: &std::path::Path, suffix: &str) -> Option<LabName> {
     LabName::parse(path.file_name()?.to_str()?.strip_suffix(suffix)?).ok()
-}
-
-fn files(state: &State) -> Result<Vec<PathBuf>, LabError> {
-    match fs::read_dir(state.labs()) {
-        Ok(entries) => Ok(entries.flatten().map(|entry| entry.path()).collect()),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(e) => Err(LabError::file("read", state.labs(), e)),
-    }
 }
 
 fn remove(path: PathBuf) -> Result<(), LabError> {

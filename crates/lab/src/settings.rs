@@ -3,10 +3,9 @@
 
 use crate::error::LabError;
 use crate::owner::Owner;
-use crate::state::State;
+use crate::state::{State, files, write_whole};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -82,13 +81,8 @@ fn note_in(state: &State, setting: &str, netns: Option<&str>, interface: &str, v
     };
     let folder = state.settings();
     let path = folder.join(format!("{setting}.{}.{interface}.json", netns.unwrap_or("")));
-    let draft = path.with_extension("draft");
-    let write = || {
-        fs::create_dir_all(&folder)?;
-        fs::write(&draft, serde_json::to_string(&entry)?)?;
-        fs::rename(&draft, &path)
-    };
-    write().map_err(|e: io::Error| LabError::file("write", path.clone(), e))?;
+    fs::create_dir_all(&folder).map_err(|e| LabError::file("create", folder, e))?;
+    write_whole(path.clone(), &entry)?;
     Ok(Noted { path })
 }
 
@@ -98,12 +92,7 @@ pub fn stale(setting: &str) -> Result<Vec<Stale>, LabError> {
 }
 
 fn stale_in(state: &State, setting: &str) -> Result<Vec<Stale>, LabError> {
-    let folder = state.settings();
-    let mut paths: Vec<PathBuf> = match fs::read_dir(&folder) {
-        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(e) => return Err(LabError::file("read", folder, e)),
-    };
+    let mut paths = files(state.settings())?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     paths.sort();
     Ok(paths

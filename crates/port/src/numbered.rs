@@ -30,14 +30,17 @@ impl Numbered {
     pub(crate) fn with_room(frames: usize) -> Numbered {
         Numbered { slots: (0..frames).map(|_| Slot::default()).collect(), overwritten: AtomicU64::new(0) }
     }
-}
 
-impl Numbered {
+    #[inline]
+    fn slot(&self, number: u32) -> &Slot {
+        &self.slots[number as usize % self.slots.len()]
+    }
+
     /// Writes a word of a frame; its others are 0 until they are written. It takes the place of the frame that has the
     /// same low 16 bits.
     #[inline]
     pub(crate) fn put(&self, number: u32, word: usize, value: u64) {
-        let (slot, owner) = (&self.slots[number as usize % self.slots.len()], u64::from(number) + 1);
+        let (slot, owner) = (self.slot(number), u64::from(number) + 1);
         if slot.number.load(Relaxed) != owner {
             slot.number.store(0, Relaxed);
             // Nobody may find the new words under the old number.
@@ -51,7 +54,7 @@ impl Numbered {
     /// Counts the frame whose place another is about to take, unless one of its words was marked.
     #[inline]
     pub(crate) fn note_overwritten(&self, number: u32, word: usize) {
-        let slot = &self.slots[number as usize % self.slots.len()];
+        let slot = self.slot(number);
         let owner = slot.number.load(Relaxed);
         if owner != 0 && owner != u64::from(number) + 1 && slot.words[word].load(Acquire) == 0 {
             self.overwritten.store(self.overwritten.load(Relaxed) + 1, Relaxed);
@@ -66,7 +69,7 @@ impl Numbered {
     /// Marks a word of a frame that still has its place; for the reading thread.
     #[inline]
     pub(crate) fn mark(&self, number: u32, word: usize) {
-        let slot = &self.slots[number as usize % self.slots.len()];
+        let slot = self.slot(number);
         if slot.number.load(Acquire) == u64::from(number) + 1 {
             slot.words[word].store(1, Release);
         }
@@ -75,7 +78,7 @@ impl Numbered {
     /// The words of a frame; zeros where none were written, or its place is another's.
     #[inline]
     pub(crate) fn find(&self, number: u32) -> [u64; 3] {
-        let slot = &self.slots[number as usize % self.slots.len()];
+        let slot = self.slot(number);
         let is_its = || slot.number.load(Acquire) == u64::from(number) + 1;
         let found = is_its().then(|| [0, 1, 2].map(|word: usize| slot.words[word].load(Acquire)));
         found.filter(|_| is_its()).unwrap_or_default()
@@ -83,7 +86,7 @@ impl Numbered {
 
     /// Whether a later frame has a frame's place.
     pub(crate) fn is_gone(&self, number: u32) -> bool {
-        let owner = self.slots[number as usize % self.slots.len()].number.load(Acquire);
+        let owner = self.slot(number).number.load(Acquire);
         owner > 0 && ((owner - 1) as u32).wrapping_sub(number) as i32 > 0
     }
 

@@ -8,8 +8,8 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex};
 use usect_clock::phc::CardClock;
-use usect_clock::{Wall, mono, tsc, wall};
-use usect_core::instant::{Bridge, Mono, Phc, TickRate, Tsc};
+use usect_clock::{Wall, correlate_briefly, mono, wall};
+use usect_core::instant::{Bridge, Correlation, Mono, Phc, TickRate};
 use usect_core::scenario::Stamp;
 use usect_core::stages::{Passage, Point, Stages};
 use usect_core::tracker::Departure;
@@ -24,8 +24,6 @@ const ENOUGH: u64 = 100;
 const RECENT: usize = 32;
 /// Frames whose stamps are kept where cards stamp: they wait for the next reading of the cards' clocks.
 const KEPT_FOR_CARDS: usize = 1 << 20;
-/// A reading of two clocks is tried again when it took longer.
-const TIGHT_NS: u64 = 500;
 
 /// Stamps of frames by taps at the DUT.
 pub trait Taps: Send + Sync {
@@ -222,7 +220,7 @@ pub(crate) struct Joining<'a> {
     waiting: VecDeque<Flight>,
     stages: Stages,
     /// One moment on the counter and on `CLOCK_MONOTONIC`, of the batch at hand.
-    now: Option<(Tsc, u64)>,
+    now: Option<Correlation>,
     pair_error_ns: u64,
     cards: Option<(Bridge<Phc>, Bridge<Phc>)>,
     /// How often the cards' clocks had been read when `cards` was copied.
@@ -258,10 +256,10 @@ impl<'a> Joining<'a> {
 
     /// A measured frame arrived: its number, and its flow.
     pub(crate) fn arrived(&mut self, (sequence, flow): (u32, usize), departure: Departure, found: Found) {
-        let (at, mono_at) = *self.now.get_or_insert_with(|| {
-            let (at, mono_at, error_ns) = pair(self.rate);
-            self.pair_error_ns = self.pair_error_ns.max(error_ns);
-            (at, mono_at)
+        let Correlation { at, mono: Mono(mono_at), .. } = *self.now.get_or_insert_with(|| {
+            let now = correlate_briefly(self.rate);
+            self.pair_error_ns = self.pair_error_ns.max(now.error_ns);
+            now
         });
         // Both lie a batch or a latency or less from the reading: the rate is known well enough for that.
         let received = match found.at.0.checked_sub(at.0) {
@@ -390,22 +388,6 @@ impl<'a> Joining<'a> {
         self.stages.clock_error_ns = self.pair_error_ns + self.joint.wall.error_ns + cards;
         Ok(self.stages)
     }
-}
-
-/// One moment on the counter and on `CLOCK_MONOTONIC`, and the error.
-fn pair(rate: TickRate) -> (Tsc, u64, u64) {
-    let mut best = (Tsc(0), 0, u64::MAX);
-    for _ in 0..4 {
-        let (before, Mono(ns), after) = (tsc(), mono(), tsc());
-        let width = rate.ns(after.0 - before.0);
-        if width / 2 < best.2 {
-            best = (Tsc(u64::midpoint(before.0, after.0)), ns, width.div_ceil(2));
-        }
-        if width < TIGHT_NS {
-            break;
-        }
-    }
-    best
 }
 
 #[cfg(test)]

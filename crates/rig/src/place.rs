@@ -52,11 +52,8 @@ pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String>
     }
     let polling = [placement.sender, placement.receiver, placement.back];
     let duts = [placement.dut, placement.dut_back];
-    if duts[0].is_some() && duts[0] == duts[1] {
-        return Err(format!(
-            "core {} is named for both of the forwarder's streams: leave dut_back out",
-            duts[0].unwrap_or(0)
-        ));
+    if let Some(core) = placement.dut.filter(|_| placement.dut == placement.dut_back) {
+        return Err(format!("core {core} is named for both of the forwarder's streams: leave dut_back out"));
     }
     if let Some(core) = duts.into_iter().flatten().find(|core| spinning > 0 && polls && polling.contains(core)) {
         return Err(format!(

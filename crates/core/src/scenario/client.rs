@@ -109,6 +109,17 @@ impl ClientSpec {
         if self.wait == Wait::Block && self.engine != Engine::Udp {
             return Err(format!("client `{name}`: only the udp engine can wait by blocking; use wait = \"poll\""));
         }
+        self.check_traffic(traffic)?;
+        self.check_pairs(dut, traffic)?;
+        self.check_stamp()?;
+        self.check_driver(dut)?;
+        self.check_mem(dut)?;
+        self.check_ports(dut)
+    }
+
+    /// Not every engine sends every traffic.
+    fn check_traffic(&self, traffic: &TrafficSpec) -> Result<(), String> {
+        let (name, kernel) = (&self.name, self.engine == Engine::Kernel);
         let plain = traffic.frame.is_plain() && traffic.flows == 1;
         if !plain && matches!(self.engine, Engine::Udp | Engine::Kernel) {
             return Err(format!(
@@ -120,41 +131,54 @@ impl ClientSpec {
         if traffic.both && self.stamp != Stamp::App {
             return Err(format!("client `{name}`: both directions at once go with stamps of the app"));
         }
-        if traffic.both && self.engine == Engine::Kernel {
+        if traffic.both && kernel {
             return Err(format!("client `{name}`: the kernel engine sends one way; leave it out, or both"));
         }
-        if !self.pairs.is_empty() && (*dut != DutSpec::External {} || self.engine == Engine::Kernel) {
-            return Err(format!("client `{name}`: pairs go with dut kind \"external\", and any engine but kernel"));
-        }
-        if !self.pairs.is_empty() && (traffic.mode.returns() || traffic.both || self.stamp != Stamp::App) {
-            return Err(format!("client `{name}`: several pairs go one way, with stamps of the app"));
-        }
-        if let Some(pair) =
-            self.pairs.iter().find(|pair| pair.tx.engine != self.engine || pair.rx.engine != self.engine)
-        {
-            return Err(format!(
-                "client `{name}`: {} and {} must be ports of its engine, {}",
-                pair.tx, pair.rx, self.engine
-            ));
-        }
-        if traffic.mode == Mode::PingPong && self.engine == Engine::Kernel {
+        if traffic.mode == Mode::PingPong && kernel {
             return Err(format!("client `{name}`: the kernel engine sends by the clock and can't ping-pong"));
         }
-        if !self.stamp.engines().contains(&self.engine) {
-            let able: Vec<&str> = self.stamp.engines().iter().map(|e| e.name()).collect();
-            return Err(format!(
-                "client `{name}`: the {} engine has no {} stamps; they go with {}",
-                self.engine,
-                self.stamp,
-                able.join(", ")
-            ));
+        Ok(())
+    }
+
+    fn check_pairs(&self, dut: &DutSpec, traffic: &TrafficSpec) -> Result<(), String> {
+        let name = &self.name;
+        if self.pairs.is_empty() {
+            return Ok(());
         }
-        self.check_driver(dut)?;
-        self.check_mem(dut)?;
-        match (&self.tx, &self.rx, dut) {
-            (Some(tx), Some(rx), DutSpec::External {}) if tx.engine == self.engine && rx.engine == self.engine => {
-                Ok(())
+        if *dut != (DutSpec::External {}) || self.engine == Engine::Kernel {
+            return Err(format!("client `{name}`: pairs go with dut kind \"external\", and any engine but kernel"));
+        }
+        if traffic.mode.returns() || traffic.both || self.stamp != Stamp::App {
+            return Err(format!("client `{name}`: several pairs go one way, with stamps of the app"));
+        }
+        match self.pairs.iter().find(|pair| !self.uses(&pair.tx, &pair.rx)) {
+            Some(PairSpec { tx, rx, .. }) => {
+                Err(format!("client `{name}`: {tx} and {rx} must be ports of its engine, {}", self.engine))
             }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether two ports are of its engine.
+    fn uses(&self, tx: &PortName, rx: &PortName) -> bool {
+        tx.engine == self.engine && rx.engine == self.engine
+    }
+
+    fn check_stamp(&self) -> Result<(), String> {
+        let (name, able) = (&self.name, self.stamp.engines());
+        if able.contains(&self.engine) {
+            return Ok(());
+        }
+        let able: Vec<&str> = able.iter().map(|e| e.name()).collect();
+        let (engine, stamp, able) = (self.engine, self.stamp, able.join(", "));
+        Err(format!("client `{name}`: the {engine} engine has no {stamp} stamps; they go with {able}"))
+    }
+
+    /// Ports are named where, and only where, usect makes none.
+    fn check_ports(&self, dut: &DutSpec) -> Result<(), String> {
+        let name = &self.name;
+        match (&self.tx, &self.rx, dut) {
+            (Some(tx), Some(rx), DutSpec::External {}) if self.uses(tx, rx) => Ok(()),
             (Some(_), Some(_), DutSpec::External {}) => {
                 Err(format!("client `{name}`: tx and rx must be ports of its engine, {}", self.engine))
             }
