@@ -47,7 +47,7 @@ pub(crate) fn least_timer_slack() {
 }
 
 /// Readings of a card's clock of which the tightest is kept.
-const CARD_READINGS: u32 = 10;
+pub(crate) const CARD_READINGS: u32 = 10;
 
 /// `CLOCK_REALTIME` before, the card's clock, `CLOCK_REALTIME` after, in nanoseconds: the tightest reading.
 pub(crate) fn sandwiched_by_kernel(device: &File) -> io::Result<(u64, u64, u64)> {
@@ -65,21 +65,14 @@ pub(crate) fn sandwiched_by_kernel(device: &File) -> io::Result<(u64, u64, u64)>
     Ok(taken.min_by_key(|(before, _, after)| after.saturating_sub(*before)).expect("CARD_READINGS > 0"))
 }
 
-/// `CLOCK_MONOTONIC` before, the card's clock, `CLOCK_MONOTONIC` after: the tightest reading.
-pub(crate) fn sandwiched(device: &File) -> io::Result<(u64, u64, u64)> {
+/// The card's clock, in nanoseconds.
+pub(crate) fn card_ns(device: &File) -> io::Result<u64> {
     // FD_TO_CLOCKID of the kernel's Documentation/driver-api/ptp.rst.
     let clock = (!device.as_raw_fd() << 3) | 3;
-    let reading = || {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let before = clock_ns(libc::CLOCK_MONOTONIC);
-        // SAFETY: `time` is a valid timespec for the call to write to.
-        let failed = unsafe { libc::clock_gettime(clock, &raw mut time) };
-        let after = clock_ns(libc::CLOCK_MONOTONIC);
-        match failed {
-            0 => Ok((before, time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64, after)),
-            _ => Err(io::Error::last_os_error()),
-        }
-    };
-    let taken = (0..CARD_READINGS).map(|_| reading()).collect::<io::Result<Vec<_>>>()?;
-    Ok(taken.into_iter().min_by_key(|(before, _, after)| after - before).expect("CARD_READINGS > 0"))
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec for the call to write to.
+    match unsafe { libc::clock_gettime(clock, &raw mut time) } {
+        0 => Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

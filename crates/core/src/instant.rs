@@ -10,7 +10,7 @@ pub struct Tsc(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Mono(pub u64);
 
-/// An instant of a card's own clock (PTP hardware clock), in nanoseconds.
+/// An instant of a card's own clock, in its ticks: nanoseconds for a PTP hardware clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Phc(pub u64);
 

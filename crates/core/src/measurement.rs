@@ -33,6 +33,9 @@ pub struct Measurement {
     /// Frames that were not in yet when a later one took their place in a table of stamps: lost, or so
     /// late that the table can't tell; 0 for clients without such a table.
     pub overwritten: u64,
+    /// Frames that reached the receiving port, warm-up and others' included, and found no room in its queue; absent
+    /// where nobody counts them.
+    pub overruns: Option<u64>,
     /// How the trial went over time.
     pub series: Vec<Point>,
     /// What a reader should know of how it was measured (`AF_XDP copy mode`).
@@ -102,6 +105,7 @@ impl Measurement {
         }
         self.unattributed += other.unattributed;
         self.overwritten += other.overwritten;
+        self.overruns = self.overruns.zip(other.overruns).map(|(own, more)| own + more);
     }
 }
 

@@ -143,6 +143,10 @@ pub struct Record {
     pub unattributed: u64,
     /// Frames that were not in yet when a later one took their place in the table of stamps.
     pub overwritten: u64,
+    /// Frames that reached the receiving port, warm-up and others' included, and found no room in its queue; absent
+    /// where nobody counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overruns: Option<u64>,
     /// How it went over time.
     pub series: Vec<Point>,
     /// What a reader should know of how it was measured.
@@ -180,6 +184,7 @@ impl Record {
             stalls: m.stalls.clone(),
             unattributed: m.unattributed,
             overwritten: m.overwritten,
+            overruns: m.overruns,
             series: m.series.clone(),
             notes: m.notes.clone(),
         }

@@ -1,6 +1,6 @@
 //! The crate's surface where DPDK was not there at build time.
 
-use crate::{DpdkError, Eal};
+use crate::{DpdkError, Eal, Stamping};
 use std::io;
 use usect_port::{Caps, Found, Port, Receive, Transmit};
 
@@ -15,8 +15,13 @@ pub fn start(_: &Eal) -> Result<(), DpdkError> {
 }
 
 /// Says that DPDK is not built in.
-pub fn open(_: &str, _: usize) -> Result<Port<DpdkTx, DpdkRx>, DpdkError> {
+pub fn open(_: &str, _: usize, _: bool) -> Result<Port<DpdkTx, DpdkRx>, DpdkError> {
     Err(DpdkError::NotBuilt)
+}
+
+/// Never called.
+pub fn stamping(tx: &DpdkTx, _: &mut DpdkRx, _: [u8; 6]) -> Result<Stamping, DpdkError> {
+    match *tx {}
 }
 
 impl DpdkTx {

@@ -6,18 +6,22 @@ use crate::{DpdkError, is_pci};
 use std::ffi::CString;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use usect_core::stages::Point;
+use usect_port::probes::SyncMessage;
 use usect_port::{BATCH, Caps, Found, Port, Receive, Transmit};
 
 /// Longest wait for the device to take a batch, before it is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A device, closed and removed when both halves are gone.
-struct Opened(Device);
+#[derive(Debug)]
+pub(crate) struct Opened(pub(crate) Device);
 
 // SAFETY: the device's own calls are made from one thread at a time (opening, closing) or are per queue and
-// direction, each of which one half owns; pools may be used from any thread.
+// direction, each of which one half owns, or per clock and direction, each of which one thread reads; pools may be
+// used from any thread.
 unsafe impl Send for Opened {}
 // SAFETY: as above.
 unsafe impl Sync for Opened {}
@@ -29,9 +33,10 @@ impl Drop for Opened {
     }
 }
 
-/// Opens a device for frames of up to `largest` bytes without FCS, after [`crate::start`]. What a virtual
-/// device opens of the system, it opens in the calling thread's namespace.
-pub fn open(device: &str, largest: usize) -> Result<Port<DpdkTx, DpdkRx>, DpdkError> {
+/// Opens a device for frames of up to `largest` bytes without FCS, after [`crate::start`], with what it has of a
+/// card's stamps where `stamps` asks for them. What a virtual device opens of the system, it opens in the calling
+/// thread's namespace.
+pub fn open(device: &str, largest: usize, stamps: bool) -> Result<Port<DpdkTx, DpdkRx>, DpdkError> {
     if is_pci(device) {
         check_pci(device)?;
     }
@@ -43,22 +48,26 @@ pub fn open(device: &str, largest: usize) -> Result<Port<DpdkTx, DpdkRx>, DpdkEr
         tx_pool: std::ptr::null_mut(),
         rx_pool: std::ptr::null_mut(),
         netns: -1,
+        timesync: 0,
+        arrivals: ffi::NO_CLOCK,
     };
     log();
     // SAFETY: the name is terminated, and `opened` is valid for writes.
-    let failed = unsafe { ffi::usect_dpdk_open(name.as_ptr(), largest as u32, &raw mut opened) };
+    let failed = unsafe { ffi::usect_dpdk_open(name.as_ptr(), largest as u32, stamps.into(), &raw mut opened) };
     if failed != 0 {
         let error = io::Error::from_raw_os_error(-failed).to_string();
         return Err(DpdkError::device(device, complaint(&log()).unwrap_or(error)));
     }
-    let note = format!("DPDK, {}", driver(&opened));
+    let pretends = if opened.arrivals == ffi::WALL_US { ", whose stamps are the kernel's, not a card's" } else { "" };
+    let note = format!("DPDK, {}{pretends}", driver(&opened));
     let caps = Caps { frames: true, blocks: false, note, stamps: Vec::new() };
+    let by_card = if opened.arrivals == ffi::NO_CLOCK { Vec::new() } else { vec![Point::CardIn] };
     let opened = Arc::new(Opened(opened));
     let tx = DpdkTx { device: opened.clone(), frames: [Frame::NONE; BATCH], ready: false, caps: caps.clone() };
-    Ok(Port { tx, rx: DpdkRx { device: opened, caps } })
+    Ok(Port { tx, rx: DpdkRx { device: opened, caps: Caps { stamps: by_card, ..caps }, probes: None } })
 }
 
-fn driver(device: &Device) -> String {
+pub(crate) fn driver(device: &Device) -> String {
     let bytes = device.driver.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
     String::from_utf8(bytes).unwrap_or_else(|_| "unknown driver".into())
 }
@@ -91,7 +100,7 @@ fn check_pci(device: &str) -> Result<(), DpdkError> {
 
 /// The sending half.
 pub struct DpdkTx {
-    device: Arc<Opened>,
+    pub(crate) device: Arc<Opened>,
     /// Buffers for the next batch; all of them are ours while `ready`.
     frames: [Frame; BATCH],
     ready: bool,
@@ -100,9 +109,14 @@ pub struct DpdkTx {
 
 /// The receiving half.
 pub struct DpdkRx {
-    device: Arc<Opened>,
-    caps: Caps,
+    pub(crate) device: Arc<Opened>,
+    pub(crate) caps: Caps,
+    /// Where PTP's frames are left, and the card's stamps of them, for who sends probes.
+    pub(crate) probes: Option<Arc<Mutex<Arrived>>>,
 }
+
+/// The last PTP frame that arrived, and the card's stamp of it; nothing once it is taken.
+pub(crate) type Arrived = Option<(Vec<u8>, u64)>;
 
 // SAFETY: the buffers are owned by this half and may be used from any thread.
 unsafe impl Send for DpdkTx {}
@@ -143,12 +157,19 @@ impl DpdkTx {
     }
 
     fn counters(&self) -> String {
+        match self.device.counters() {
+            Some(counters) => format!(" ({} missed, {} errors)", counters.missed, counters.errors),
+            None => String::new(),
+        }
+    }
+}
+
+impl Opened {
+    fn counters(&self) -> Option<Counters> {
         let mut counters = Counters::default();
         // SAFETY: `counters` is valid for writes.
-        match unsafe { ffi::usect_dpdk_counters(self.device.0.id, &raw mut counters) } {
-            0 => format!(" ({} missed, {} errors)", counters.missed, counters.errors),
-            _ => String::new(),
-        }
+        let failed = unsafe { ffi::usect_dpdk_counters(self.0.id, &raw mut counters) };
+        (failed == 0).then_some(counters)
     }
 }
 
@@ -216,13 +237,34 @@ impl Receive for DpdkRx {
         if received == 0 {
             return Ok(0);
         }
-        let now = Found::at(usect_clock::tsc());
+        let now = usect_clock::tsc();
         for frame in &frames[..usize::from(received)] {
             // SAFETY: the device filled the buffer to this length, and it is ours until it is freed.
-            each(unsafe { std::slice::from_raw_parts(frame.data, frame.length as usize) }, now);
+            let bytes = unsafe { std::slice::from_raw_parts(frame.data, frame.length as usize) };
+            match &self.probes {
+                Some(probes) if SyncMessage::is_ptp(bytes) => self.probe_arrived(probes, bytes),
+                _ => each(bytes, Found { card: frame.stamp, ..Found::at(now) }),
+            }
         }
         // SAFETY: they are ours, and nothing borrows from them any more.
         unsafe { ffi::usect_dpdk_free(frames.as_mut_ptr(), received) };
         Ok(usize::from(received))
+    }
+
+    /// As the driver counts, which not all do: net_af_packet doesn't.
+    fn overruns(&mut self) -> Option<u64> {
+        self.device.counters().map(|counters| counters.missed + counters.no_buffer)
+    }
+}
+
+impl DpdkRx {
+    /// Leaves a probe with its stamp, which the card keeps until it is read.
+    #[cold]
+    fn probe_arrived(&self, probes: &Mutex<Arrived>, frame: &[u8]) {
+        let mut ns = 0;
+        // SAFETY: `ns` is valid for writes.
+        if unsafe { ffi::usect_dpdk_probe_arrived(self.device.0.id, &raw mut ns) } == 0 {
+            *probes.lock().expect("no holder panics") = Some((frame.to_vec(), ns));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The `dpdk` engine: any poll-mode driver, by PCI address or virtual device, through a C shim of about ten
+//! The `dpdk` engine: any poll-mode driver, by PCI address or virtual device, through a C shim of some
 //! functions. Where DPDK isn't installed when usect is built, everything here says so.
 
 #[cfg(not(dpdk))]
@@ -10,14 +10,20 @@ mod eal;
 mod error;
 #[cfg(dpdk)]
 mod ffi;
+#[cfg(dpdk)]
+mod stamps;
 
 #[cfg(not(dpdk))]
-pub use absent::{DpdkRx, DpdkTx, open, start};
+pub use absent::{DpdkRx, DpdkTx, open, stamping, start};
 #[cfg(dpdk)]
 pub use device::{DpdkRx, DpdkTx, open};
 #[cfg(dpdk)]
 pub use eal::start;
 pub use error::DpdkError;
+#[cfg(dpdk)]
+pub use stamps::stamping;
+use usect_port::Cards;
+use usect_port::probes::Prober;
 
 /// How DPDK's environment abstraction layer (EAL) is started, once per process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +36,14 @@ pub struct Eal {
     pub pci: Vec<String>,
     /// Further arguments, as DPDK documents them.
     pub arguments: Vec<String>,
+}
+
+/// How the cards of two devices stamp frames from one to the other.
+pub enum Stamping {
+    /// Both stamp PTP's own, one at a time (timesync).
+    Probes(Cards, Box<dyn Prober>),
+    /// The receiving one stamps all that arrive (the receive-timestamp offload), and nobody does as they leave.
+    Arrivals(Cards),
 }
 
 /// Whether a device's name is a PCI address: `0000:01:00.0`.

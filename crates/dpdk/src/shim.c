@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <rte_dev.h>
@@ -20,12 +21,19 @@
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
+#include <rte_mbuf_dyn.h>
 
 /* Descriptors of a queue, and buffers of a pool: enough for a queue and the caches. */
 #define DESCRIPTORS 1024
 #define BUFFERS 8191
 #define CACHE 256
 #define BATCH 32
+/* The queue of a PTP frame that is to be stamped. */
+#define PROBE_QUEUE 1
+
+/* Where a frame has the card's stamp of its arrival, and the flag that says so; 0 while nobody asked. */
+static int stamp_offset;
+static uint64_t stamp_flag;
 
 static char log_text[4096];
 static size_t log_length;
@@ -157,30 +165,61 @@ static struct rte_mempool *pool(const char *role, uint16_t id, uint32_t largest)
 				       SOCKET_ID_ANY);
 }
 
-static int start(uint16_t id, uint32_t largest, struct usect_device *out)
+/* What DPDK calls the receive-timestamp offload. net_pcap doesn't, and stamps all the same. */
+static int ask_for_stamps(const struct rte_eth_dev_info *info, struct rte_eth_conf *conf)
+{
+	if (strcmp(info->driver_name, "net_pcap") != 0) {
+		conf->rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+		if (!conf->rxmode.offloads)
+			return 0;
+	}
+	return rte_mbuf_dyn_rx_timestamp_register(&stamp_offset, &stamp_flag);
+}
+
+static void find_clocks(uint16_t id, const struct rte_eth_dev_info *info, int offload, struct usect_device *out)
+{
+	uint64_t ticks;
+	int synced = rte_eth_timesync_enable(id) == 0;
+
+	out->timesync = synced && info->max_tx_queues > PROBE_QUEUE;
+	if (strcmp(info->driver_name, "net_pcap") == 0)
+		out->arrivals = USECT_WALL_US;
+	else if (offload && usect_dpdk_clock(id, USECT_DEVICE_CLOCK, &ticks) == 0)
+		out->arrivals = USECT_DEVICE_CLOCK;
+	else if (offload && synced)
+		out->arrivals = USECT_TIMESYNC;
+}
+
+static int start(uint16_t id, uint32_t largest, int stamps, struct usect_device *out)
 {
 	struct rte_eth_conf conf = { 0 };
 	struct rte_eth_dev_info info;
-	uint16_t descriptors = DESCRIPTORS, tx_descriptors = DESCRIPTORS;
+	uint16_t descriptors = DESCRIPTORS, tx_descriptors = DESCRIPTORS, tx_queues = 1;
 	int failed = rte_eth_dev_info_get(id, &info);
 
+	if (!failed && stamps)
+		failed = ask_for_stamps(&info, &conf);
 	if (failed)
 		return failed;
+	if (stamps && info.max_tx_queues > PROBE_QUEUE)
+		tx_queues = PROBE_QUEUE + 1;
 	if (largest > RTE_ETHER_MAX_LEN - RTE_ETHER_CRC_LEN)
 		conf.rxmode.mtu = largest - RTE_ETHER_HDR_LEN;
-	failed = rte_eth_dev_configure(id, 1, 1, &conf);
+	failed = rte_eth_dev_configure(id, 1, tx_queues, &conf);
 	if (!failed)
 		failed = rte_eth_dev_adjust_nb_rx_tx_desc(id, &descriptors, &tx_descriptors);
 	if (!failed)
 		failed = rte_eth_rx_queue_setup(id, 0, descriptors, SOCKET_ID_ANY, NULL, out->rx_pool);
-	if (!failed)
-		failed = rte_eth_tx_queue_setup(id, 0, tx_descriptors, SOCKET_ID_ANY, NULL);
+	for (uint16_t queue = 0; queue < tx_queues && !failed; queue++)
+		failed = rte_eth_tx_queue_setup(id, queue, tx_descriptors, SOCKET_ID_ANY, NULL);
 	if (!failed)
 		failed = rte_eth_dev_start(id);
 	if (failed)
 		return failed;
 	/* Frames are addressed to it in most uses; where a driver can't, that has to do. */
 	rte_eth_promiscuous_enable(id);
+	if (stamps)
+		find_clocks(id, &info, conf.rxmode.offloads != 0, out);
 	snprintf(out->driver, sizeof(out->driver), "%s", info.driver_name);
 	return 0;
 }
@@ -190,7 +229,7 @@ static int own_netns(void)
 	return open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
 }
 
-int usect_dpdk_open(const char *devargs, uint32_t largest, struct usect_device *out)
+int usect_dpdk_open(const char *devargs, uint32_t largest, int stamps, struct usect_device *out)
 {
 	char name[RTE_DEV_NAME_MAX_LEN];
 	struct rte_ether_addr mac;
@@ -211,7 +250,7 @@ int usect_dpdk_open(const char *devargs, uint32_t largest, struct usect_device *
 	out->id = id;
 	out->tx_pool = pool("tx", id, largest);
 	out->rx_pool = pool("rx", id, largest);
-	failed = out->tx_pool && out->rx_pool ? start(id, largest, out) : -(rte_errno ? rte_errno : ENOMEM);
+	failed = out->tx_pool && out->rx_pool ? start(id, largest, stamps, out) : -(rte_errno ? rte_errno : ENOMEM);
 	if (failed) {
 		usect_dpdk_close(out);
 		return failed;
@@ -324,8 +363,68 @@ uint16_t usect_dpdk_receive(uint16_t id, struct usect_frame *frames, uint16_t co
 		frames[i].data = rte_pktmbuf_mtod(mbufs[i], uint8_t *);
 		frames[i].length = rte_pktmbuf_data_len(mbufs[i]);
 		frames[i].room = 0;
+		frames[i].stamp = 0;
+		if (unlikely(mbufs[i]->ol_flags & stamp_flag))
+			frames[i].stamp = *RTE_MBUF_DYNFIELD(mbufs[i], stamp_offset, rte_mbuf_timestamp_t *);
 	}
 	return received;
+}
+
+int usect_dpdk_probe(const struct usect_device *device, const uint8_t *bytes, uint32_t length)
+{
+	struct rte_mbuf *mbuf;
+	uint8_t *data;
+
+	enrol();
+	mbuf = rte_pktmbuf_alloc(device->tx_pool);
+	data = mbuf ? (uint8_t *)rte_pktmbuf_append(mbuf, length) : NULL;
+	if (data) {
+		memcpy(data, bytes, length);
+		mbuf->ol_flags |= RTE_MBUF_F_TX_IEEE1588_TMST;
+		if (rte_eth_tx_burst(device->id, PROBE_QUEUE, &mbuf, 1) == 1)
+			return 0;
+	}
+	rte_pktmbuf_free(mbuf);
+	return -ENOBUFS;
+}
+
+static int in_ns(int failed, const struct timespec *time, uint64_t *ns)
+{
+	*ns = (uint64_t)time->tv_sec * 1000000000 + time->tv_nsec;
+	return failed;
+}
+
+int usect_dpdk_probe_left(uint16_t id, uint64_t *ns)
+{
+	struct timespec time = { 0 };
+
+	return in_ns(rte_eth_timesync_read_tx_timestamp(id, &time), &time, ns);
+}
+
+int usect_dpdk_probe_arrived(uint16_t id, uint64_t *ns)
+{
+	struct timespec time = { 0 };
+
+	return in_ns(rte_eth_timesync_read_rx_timestamp(id, &time, 0), &time, ns);
+}
+
+int usect_dpdk_clock(uint16_t id, int clock, uint64_t *ticks)
+{
+	struct timespec time = { 0 };
+	int failed;
+
+	switch (clock) {
+	case USECT_TIMESYNC:
+		return in_ns(rte_eth_timesync_read_time(id, &time), &time, ticks);
+	case USECT_DEVICE_CLOCK:
+		return rte_eth_read_clock(id, ticks);
+	case USECT_WALL_US:
+		failed = in_ns(clock_gettime(CLOCK_REALTIME, &time), &time, ticks);
+		*ticks /= 1000;
+		return failed;
+	default:
+		return -ENOTSUP;
+	}
 }
 
 int usect_dpdk_counters(uint16_t id, struct usect_counters *out)
@@ -334,6 +433,6 @@ int usect_dpdk_counters(uint16_t id, struct usect_counters *out)
 	int failed = rte_eth_stats_get(id, &stats);
 
 	if (!failed)
-		*out = (struct usect_counters){ stats.imissed, stats.ierrors + stats.oerrors };
+		*out = (struct usect_counters){ stats.imissed, stats.ierrors + stats.oerrors, stats.rx_nombuf };
 	return failed;
 }

@@ -15,7 +15,7 @@ fn eal() -> Eal {
 fn on(lab: &Lab, driver: &str, number: u32) -> Result<Port<DpdkTx, DpdkRx>, DpdkError> {
     let link = if number == 0 { lab.tx() } else { lab.rx() };
     let device = format!("{driver}{number},iface={}", link.interface);
-    within(link.netns.as_deref(), || open(&device, LARGEST)).unwrap()
+    within(link.netns.as_deref(), || open(&device, LARGEST, false)).unwrap()
 }
 
 fn conforms_over_a_veth(driver: &str) {
@@ -38,11 +38,11 @@ fn devices_conform_and_say_what_is_wrong() {
     let other = Eal { core: 1, ..eal() };
     assert_eq!(start(&other), Err(DpdkError::StartedOtherwise));
 
-    let mut ring = open("net_ring0", LARGEST).unwrap();
+    let mut ring = open("net_ring0", LARGEST, false).unwrap();
     conformance::check(&mut ring.tx, &mut ring.rx);
     drop(ring);
 
-    let mut null = open("net_null0", LARGEST).unwrap();
+    let mut null = open("net_null0", LARGEST, false).unwrap();
     let mut left = 1_000;
     while left > 0 {
         let sent = null.tx.send(|_| Some(60).filter(|_| left > 0)).unwrap();
@@ -58,7 +58,7 @@ fn devices_conform_and_say_what_is_wrong() {
         ("net_warp0", "net_warp0"),
         ("0000:ff:1f.7", "no PCI device of this address"),
     ] {
-        let said = open(device, LARGEST).err().expect("it can't be opened").to_string();
+        let said = open(device, LARGEST, false).err().expect("it can't be opened").to_string();
         assert!(said.contains(part) && !said.contains('\n'), "{said}");
         println!("{said}");
     }

@@ -223,12 +223,14 @@ impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
 
     fn run(&mut self, traffic: &Traffic, control: &Control) -> Result<Outcome, ClientError> {
         let plan = self.plan(traffic)?;
+        let overruns = self.rx.overruns();
         let ends = match self.threads {
             Threads::One { core } => self.run_one(core, &plan, control)?,
             Threads::Two { sender, receiver } => self.run_two((sender, receiver), &plan, control)?,
         };
         let mut outcome = outcome(&self.live, traffic, ends, &control.bridge())?;
         outcome.measurement.overwritten = plan.overwritten();
+        outcome.measurement.overruns = self.rx.overruns().zip(overruns).map(|(now, before)| now.saturating_sub(before));
         let (sending, receiving) = (&self.tx.caps().note, &self.rx.caps().note);
         // What receives often says all that what sends does, and more.
         if !receiving.starts_with(sending) {

@@ -33,6 +33,38 @@ pub fn check(tx: &mut impl Transmit, rx: &mut impl Receive) {
     nothing_arrives(rx);
 }
 
+/// More frames than any receiving queue of ours has room for.
+const FLOOD: usize = 100_000;
+
+/// Checks that what finds no room in the receiving queue is counted, on a pair whose sender is not held up by that.
+///
+/// # Panics
+/// When it is not.
+pub fn check_overruns(tx: &mut impl Transmit, rx: &mut impl Receive) {
+    drain(rx);
+    let before = rx.overruns().expect("it counts");
+    let (size, mut sent) = (if tx.caps().frames { 60 } else { 18 }, 0);
+    let frame = test_frame(0, 0, size);
+    while sent < FLOOD {
+        sent += tx
+            .send(|buffer| {
+                buffer[..size].copy_from_slice(&frame);
+                Some(size)
+            })
+            .unwrap();
+    }
+    let mut received = 0;
+    loop {
+        match rx.recv(|_, _| ()).unwrap() {
+            0 => break,
+            more => received += more,
+        }
+    }
+    let overruns = (rx.overruns().expect("it counts") - before) as usize;
+    assert!(overruns > 0 && received + overruns <= sent, "{received} of {sent}, and {overruns} found no room");
+    assert_eq!(rx.overruns(), Some(before + overruns as u64), "counted once");
+}
+
 type Stamped = (Vec<u8>, u64);
 
 fn send_all(tx: &mut impl Transmit, round: u8, size: usize, count: usize) -> Vec<Stamped> {

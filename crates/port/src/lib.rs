@@ -119,6 +119,12 @@ pub trait Receive: Send {
     /// Hands over what has arrived, at most [`BATCH`] frames, each with the instant at which it was
     /// found. Returns how many. A blocking half waits for the first, up to 50 ms.
     fn recv(&mut self, each: impl FnMut(&[u8], Found)) -> io::Result<usize>;
+
+    /// Frames that came this far and found no room in the port's own queue, since it was opened; `None` where
+    /// nobody counts them.
+    fn overruns(&mut self) -> Option<u64> {
+        None
+    }
 }
 
 /// Both halves of an open port.

@@ -56,7 +56,7 @@ fn receiver(ifindex: u32, take: Take, largest: usize, stamp: Stamp, caps: Caps) 
         sockopt::filter(&socket, &only(words))?;
     }
     socket::bind(&socket, ifindex, if take == Take::Nothing { 0 } else { ETH_P_ALL })?;
-    Ok(PacketRx { ring, _socket: socket, caps })
+    Ok(PacketRx { ring, socket, caps, overruns: 0 })
 }
 
 /// Keeps the stack of the calling thread's namespace, which gets every frame too, from answering datagrams to a
@@ -110,8 +110,9 @@ pub struct PacketTx {
 /// The receiving half.
 pub struct PacketRx {
     ring: Ring,
-    _socket: OwnedFd,
+    socket: OwnedFd,
     caps: Caps,
+    overruns: u64,
 }
 
 impl PacketTx {
@@ -184,5 +185,12 @@ impl Receive for PacketRx {
             self.ring.give_back();
         }
         Ok(waiting)
+    }
+
+    fn overruns(&mut self) -> Option<u64> {
+        // tpacket_stats: packets, drops; reading sets them to 0.
+        let [_, drops]: [u32; 2] = sockopt::get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS).ok()?;
+        self.overruns += u64::from(drops);
+        Some(self.overruns)
     }
 }

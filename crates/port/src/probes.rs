@@ -1,5 +1,6 @@
 //! Sampled probes beside a load: what is left where a card stamps PTP's own frames alone, one at a time. The load is
-//! any client's; PTP Sync messages between two sockets of their own are what is measured (paper 000: so does MoonGen).
+//! any client's; PTP Sync messages beside it, through sockets or queues of their own, are what is measured (paper 000:
+//! so does MoonGen).
 
 use crate::client::{Client, Control, Outcome, Probe};
 use crate::packet::socket;
@@ -23,59 +24,115 @@ use usect_core::trial::Traffic;
 const ETH_P_1588: u16 = 0x88f7;
 /// Frame of a probe, without FCS.
 const LENGTH: usize = 60;
-/// Where the sequence number stands: 30 bytes into the PTP header.
+/// Where the EtherType stands, and the sequence number: 30 bytes into the PTP header.
+const ETHERTYPE_AT: usize = 12;
 const SEQUENCE_AT: usize = 14 + 30;
 /// From the end of one probe to the next.
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long a probe and its stamps are waited for.
-const PATIENCE: Duration = Duration::from_millis(50);
+pub const PATIENCE: Duration = Duration::from_millis(50);
 /// So many probes without both stamps, and none with them: nobody stamps.
 const ENOUGH: u64 = 20;
 
-/// The two sockets of the probes.
-pub struct Sockets {
-    tx: OwnedFd,
-    rx: OwnedFd,
-    frame: [u8; LENGTH],
-}
+/// A probe: a PTP Sync message over Ethernet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SyncMessage([u8; LENGTH]);
 
-impl Sockets {
-    /// From the socket that [`sender`] opened to that of [`receiver`], between two hardware addresses.
-    pub fn new(tx: OwnedFd, rx: OwnedFd, source: [u8; 6], destination: [u8; 6]) -> Sockets {
+impl SyncMessage {
+    /// Between two hardware addresses.
+    pub fn new(source: [u8; 6], destination: [u8; 6]) -> SyncMessage {
         let mut frame = [0; LENGTH];
         frame[..6].copy_from_slice(&destination);
         frame[6..12].copy_from_slice(&source);
-        frame[12..14].copy_from_slice(&ETH_P_1588.to_be_bytes());
+        frame[ETHERTYPE_AT..14].copy_from_slice(&ETH_P_1588.to_be_bytes());
         // Sync (0), version 2, 44 bytes long.
         frame[14..18].copy_from_slice(&[0, 2, 0, 44]);
-        Sockets { tx, rx, frame }
+        SyncMessage(frame)
     }
 
-    /// Sends a probe and waits for it; its departure and arrival on the clocks of the cards.
-    fn send(&mut self, number: u32) -> io::Result<Option<(u64, u64)>> {
-        self.frame[SEQUENCE_AT..SEQUENCE_AT + 2].copy_from_slice(&(number as u16).to_be_bytes());
-        socket::send(&self.tx, &self.frame)?;
+    /// The frame with a number.
+    pub fn numbered(&mut self, number: u16) -> &[u8] {
+        self.0[SEQUENCE_AT..SEQUENCE_AT + 2].copy_from_slice(&number.to_be_bytes());
+        &self.0
+    }
+
+    /// Whether a frame is of PTP at all.
+    #[inline]
+    pub fn is_ptp(frame: &[u8]) -> bool {
+        frame.len() >= LENGTH && frame[ETHERTYPE_AT..14] == ETH_P_1588.to_be_bytes()
+    }
+
+    /// The number of a frame that is one of these.
+    pub fn number(&self, frame: &[u8]) -> Option<u16> {
+        let ours = frame.len() >= LENGTH && frame[..SEQUENCE_AT] == self.0[..SEQUENCE_AT];
+        ours.then(|| u16::from_be_bytes([frame[SEQUENCE_AT], frame[SEQUENCE_AT + 1]]))
+    }
+}
+
+/// The stamps of one probe, each on the clock of its card.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stamps {
+    /// As it left.
+    pub left: Option<u64>,
+    /// As it arrived.
+    pub arrived: Option<u64>,
+}
+
+impl Stamps {
+    fn are_there(&self) -> bool {
+        self.left.is_some() && self.arrived.is_some()
+    }
+}
+
+/// Sends probes, one at a time.
+pub trait Prober: Send {
+    /// Sends one and waits for its stamps, up to [`PATIENCE`].
+    fn probe(&mut self, number: u16) -> io::Result<Stamps>;
+}
+
+/// Probes between two sockets.
+pub struct Sockets {
+    tx: OwnedFd,
+    rx: OwnedFd,
+    frame: SyncMessage,
+    sent: u32,
+}
+
+impl Sockets {
+    /// From the socket that [`sender`] opened to that of [`receiver`].
+    pub fn new(tx: OwnedFd, rx: OwnedFd, frame: SyncMessage) -> Sockets {
+        Sockets { tx, rx, frame, sent: 0 }
+    }
+}
+
+impl Prober for Sockets {
+    fn probe(&mut self, number: u16) -> io::Result<Stamps> {
+        socket::send(&self.tx, self.frame.numbered(number))?;
+        let counted = self.sent;
+        self.sent = self.sent.wrapping_add(1);
         let begun = Instant::now();
-        let (mut left, mut arrived) = (None, None);
-        while begun.elapsed() < PATIENCE && (left.is_none() || arrived.is_none()) {
+        let mut stamps = Stamps::default();
+        while begun.elapsed() < PATIENCE && !stamps.are_there() {
             let mut events =
                 [PollFd::new(self.tx.as_fd(), PollFlags::empty()), PollFd::new(self.rx.as_fd(), PollFlags::POLLIN)];
             let rest = PATIENCE.saturating_sub(begun.elapsed()).as_millis() as u16;
             poll(&mut events, PollTimeout::from(rest))?;
             stamping::reap(&self.tx, &mut |of, stamp| {
-                if let (true, Outward::Card(ns)) = (of == number, stamp) {
-                    left = Some(ns);
+                if let (true, Outward::Card(ns)) = (of == counted, stamp) {
+                    stamps.left = Some(ns);
                 }
             })?;
             while let Some((sequence, stamp)) = self.receive()? {
-                if sequence == number as u16 && stamp > 0 {
-                    arrived = Some(stamp);
+                if sequence == number && stamp > 0 {
+                    stamps.arrived = Some(stamp);
                 }
             }
         }
-        Ok(left.zip(arrived))
+        Ok(stamps)
     }
+}
 
+impl Sockets {
     /// A probe that has arrived: its number, and the card's stamp or 0.
     fn receive(&self) -> io::Result<Option<(u16, u64)>> {
         let mut buffer = [0; 128];
@@ -86,8 +143,7 @@ impl Sockets {
                 }
                 received => received?,
             };
-            if length >= LENGTH && buffer[..SEQUENCE_AT] == self.frame[..SEQUENCE_AT] {
-                let sequence = u16::from_be_bytes([buffer[SEQUENCE_AT], buffer[SEQUENCE_AT + 1]]);
+            if let Some(sequence) = self.frame.number(&buffer[..length.min(buffer.len())]) {
                 return Ok(Some((sequence, report.card)));
             }
         }
@@ -114,7 +170,7 @@ fn open(ifindex: u32, protocol: u16) -> io::Result<OwnedFd> {
 /// A load with probes beside it: counts and pace are the load's, the latency is the probes'.
 pub struct Probed {
     load: Box<dyn Client>,
-    sockets: Sockets,
+    prober: Box<dyn Prober>,
     cards: Arc<Cards>,
     seen: Arc<Seen>,
 }
@@ -145,9 +201,9 @@ impl Probe for Seen {
 
 impl Probed {
     /// Probes beside a load.
-    pub fn new(load: Box<dyn Client>, sockets: Sockets, cards: Arc<Cards>) -> Probed {
+    pub fn new(load: Box<dyn Client>, prober: Box<dyn Prober>, cards: Arc<Cards>) -> Probed {
         let seen = Arc::new(Seen { load: load.probe(), latency: Recorder::default() });
-        Probed { load, sockets, cards, seen }
+        Probed { load, prober, cards, seen }
     }
 }
 
@@ -157,11 +213,11 @@ impl Client for Probed {
     }
 
     fn run(&mut self, traffic: &Traffic, control: &Control) -> Result<Outcome, ClientError> {
-        let Probed { load, sockets, cards, seen } = self;
+        let Probed { load, prober, cards, seen } = self;
         let over = AtomicBool::new(false);
         let (outcome, probed) = std::thread::scope(|scope| {
             let probing = scope.spawn(|| {
-                let probed = probe_until(&over, sockets, cards, seen);
+                let probed = probe_until(&over, prober.as_mut(), cards, seen);
                 if probed.is_err() {
                     // The load need not go on.
                     control.stop.store(true, Relaxed);
@@ -205,43 +261,50 @@ impl Drop for Ending<'_> {
 /// Probes while the load's measured part runs. Returns slow ones, and how many were sent.
 fn probe_until(
     over: &AtomicBool,
-    sockets: &mut Sockets,
+    prober: &mut dyn Prober,
     cards: &Cards,
     seen: &Seen,
 ) -> Result<(SpanLog, u64), ClientError> {
     let failed = |e| ClientError::io("probing beside the load", e);
-    let (mut slow, mut waiting, mut sent, mut stamped) = (SpanLog::default(), VecDeque::new(), 0_u32, 0_u64);
+    let (mut slow, mut waiting, mut sent, mut stamped) = (SpanLog::default(), VecDeque::new(), 0_u64, 0_u64);
+    let (mut any_left, mut any_arrived) = (false, false);
     while !over.load(Relaxed) && !seen.has_sent_all() {
         std::thread::sleep(PAUSE);
         if seen.received() == 0 {
             continue;
         }
-        let stamps = sockets.send(sent).map_err(failed)?;
-        sent = sent.wrapping_add(1);
+        let stamps = prober.probe(sent as u16).map_err(failed)?;
+        sent += 1;
+        any_left |= stamps.left.is_some();
+        any_arrived |= stamps.arrived.is_some();
         if seen.has_sent_all() {
             // It was not beside the load all the way.
             break;
         }
-        if let Some(stamps) = stamps {
-            waiting.push_back(stamps);
+        if let Stamps { left: Some(left), arrived: Some(arrived) } = stamps {
+            waiting.push_back((left, arrived));
             stamped += 1;
         }
-        if stamped == 0 && u64::from(sent) >= ENOUGH {
-            return Err(unstamped());
+        if stamped == 0 && sent >= ENOUGH {
+            break;
         }
         record(&mut waiting, cards, seen, &mut slow, false);
     }
     if stamped == 0 && sent > 0 {
-        return Err(unstamped());
+        return Err(unstamped(any_left, any_arrived));
     }
     cards.read().map_err(|e| ClientError::io("reading the clock of a card", e))?;
     record(&mut waiting, cards, seen, &mut slow, true);
-    Ok((slow, u64::from(sent)))
+    Ok((slow, sent))
 }
 
-fn unstamped() -> ClientError {
-    let missing = "PTP probes came without the cards' stamps, or not at all".to_owned();
-    ClientError::Unstamped { stamp: Stamp::Nic, missing }
+fn unstamped(any_left: bool, any_arrived: bool) -> ClientError {
+    let missing = match (any_left, any_arrived) {
+        (false, true) => "PTP probes arrived with the card's stamp, and none was stamped as it left",
+        (true, false) => "PTP probes were stamped as they left, and none arrived with the card's stamp",
+        _ => "PTP probes came without the cards' stamps, or not at all",
+    };
+    ClientError::Unstamped { stamp: Stamp::Nic, missing: missing.to_owned() }
 }
 
 /// Records probes whose stamps lie between two readings of the cards' clocks; all of them at the end.
@@ -249,17 +312,17 @@ fn record(waiting: &mut VecDeque<(u64, u64)>, cards: &Cards, seen: &Seen, slow: 
     if waiting.is_empty() {
         return;
     }
-    let (sends, receives) = cards.bridges();
+    let bridges = cards.bridges();
+    let sends = bridges.sends.as_ref().expect("who probes stamps departures");
     while let Some(&(left, arrived)) = waiting.front() {
-        let reached = sends.reaches(Phc(left)) && receives.reaches(Phc(arrived));
-        if !last && !reached {
+        if !last && !bridges.reach(left, arrived) {
             return;
         }
         waiting.pop_front();
         let from = sends.mono(Phc(left)).0;
         let latency = match cards.one_clock() {
             true => arrived.checked_sub(left),
-            false => receives.mono(Phc(arrived)).0.checked_sub(from),
+            false => bridges.receives.mono(Phc(arrived)).0.checked_sub(from),
         };
         let Some(ns) = latency else { continue };
         seen.latency.record(ns);

@@ -34,7 +34,8 @@ pub trait Taps: Send + Sync {
 /// The clocks of the cards at both ends, related to `CLOCK_MONOTONIC` again and again while a trial runs.
 #[derive(Debug)]
 pub struct Cards {
-    sends: Card,
+    /// Absent where no card stamps departures.
+    sends: Option<Card>,
     receives: Card,
     /// How often both were read.
     readings: AtomicU64,
@@ -43,12 +44,12 @@ pub struct Cards {
 /// The way from a card's clock to `CLOCK_MONOTONIC`.
 #[derive(Debug)]
 struct Card {
-    clock: CardClock,
+    clock: Box<dyn CardClock>,
     bridge: Mutex<Bridge<Phc>>,
 }
 
 impl Card {
-    fn new(clock: CardClock) -> io::Result<Card> {
+    fn new(clock: Box<dyn CardClock>) -> io::Result<Card> {
         let bridge = Mutex::new(clock.bridge()?);
         Ok(Card { clock, bridge })
     }
@@ -64,18 +65,23 @@ impl Card {
     fn bridge(&self) -> Bridge<Phc> {
         self.bridge.lock().expect("no holder panics").recent(RECENT)
     }
+
+    fn error_ns(&self) -> u64 {
+        self.bridge.lock().expect("no holder panics").error_ns()
+    }
 }
 
 impl Cards {
-    /// The clock of the card that sends, and of the one that receives; they may be the same.
-    pub fn new(sends: CardClock, receives: CardClock) -> io::Result<Cards> {
-        Ok(Cards { sends: Card::new(sends)?, receives: Card::new(receives)?, readings: AtomicU64::new(0) })
+    /// The clock of the card that sends, unless it stamps nothing, and of the one that receives; they may be the same.
+    pub fn new(sends: Option<Box<dyn CardClock>>, receives: Box<dyn CardClock>) -> io::Result<Cards> {
+        let (sends, receives) = (sends.map(Card::new).transpose()?, Card::new(receives)?);
+        Ok(Cards { sends, receives, readings: AtomicU64::new(0) })
     }
 
     /// Relates both to `CLOCK_MONOTONIC` once more. Stamps are placed on lines between two readings, so they wait for
     /// the next one.
     pub fn read(&self) -> io::Result<()> {
-        self.sends.read()?;
+        self.sends.iter().try_for_each(Card::read)?;
         self.receives.read()?;
         self.readings.fetch_add(1, Release);
         Ok(())
@@ -83,25 +89,44 @@ impl Cards {
 
     /// Whether both are one clock, so that its error cancels out.
     pub fn one_clock(&self) -> bool {
-        self.sends.clock.is(&self.receives.clock)
+        self.sends.as_ref().is_some_and(|sends| sends.clock.name() == self.receives.clock.name())
     }
 
-    pub(crate) fn bridges(&self) -> (Bridge<Phc>, Bridge<Phc>) {
-        (self.sends.bridge(), self.receives.bridge())
+    /// Of the sending card, if it stamps, and of the receiving one.
+    pub(crate) fn bridges(&self) -> Bridges {
+        Bridges { sends: self.sends.as_ref().map(Card::bridge), receives: self.receives.bridge() }
     }
 
     /// How well the two go together, for a reader.
     pub(crate) fn accuracy(&self) -> String {
-        match self.one_clock() {
-            true => "one clock".to_owned(),
-            false => format!("two clocks, related to within {} ns", self.error_ns()),
+        match (self.one_clock(), &self.sends) {
+            (true, _) => "one clock".to_owned(),
+            (false, Some(_)) => format!("two clocks, related to within {} ns", self.error_ns()),
+            (false, None) => format!("a clock of the card's, related to within {} ns", self.error_ns()),
         }
     }
 
     /// Bound on the error of a time between two stamps of theirs, in nanoseconds.
     pub fn error_ns(&self) -> u64 {
-        let error_ns = |card: &Card| card.bridge.lock().expect("no holder panics").error_ns();
-        if self.one_clock() { 0 } else { error_ns(&self.sends) + error_ns(&self.receives) }
+        match self.one_clock() {
+            true => 0,
+            false => self.sends.as_ref().map_or(0, Card::error_ns) + self.receives.error_ns(),
+        }
+    }
+}
+
+/// The ways from the cards' clocks to `CLOCK_MONOTONIC`, as far as both were read.
+#[derive(Debug)]
+pub(crate) struct Bridges {
+    pub(crate) sends: Option<Bridge<Phc>>,
+    pub(crate) receives: Bridge<Phc>,
+}
+
+impl Bridges {
+    /// Whether both clocks were read after these stamps, so that lines between readings hold for them; 0 is none.
+    pub(crate) fn reach(&self, sends: u64, receives: u64) -> bool {
+        let sent = self.sends.as_ref().is_none_or(|bridge| bridge.reaches(Phc(sends)));
+        sent && (receives == 0 || self.receives.reaches(Phc(receives)))
     }
 }
 
@@ -131,7 +156,7 @@ impl Joint {
     /// `None` where a frame has no stamps but its client's; an error where a port doesn't take those that are asked
     /// for.
     pub(crate) fn of(route: &Route, outward: &[Point], inward: &[Point]) -> Result<Option<Joint>, ClientError> {
-        if let Some((from, to)) = between(route.stamp) {
+        if let Some((from, to)) = between(route) {
             let lacking = [(from, outward), (to, inward)]
                 .map(|(point, taken)| (point != Point::Sent && !taken.contains(&point)).then(|| point.name()));
             let missing: Vec<&str> = lacking.into_iter().flatten().collect();
@@ -173,10 +198,13 @@ impl Joint {
 }
 
 /// The two points that a latency is between; `None` where they are the client's own.
-fn between(stamp: Stamp) -> Option<(Point, Point)> {
-    match stamp {
+fn between(route: &Route) -> Option<(Point, Point)> {
+    match route.stamp {
         Stamp::App => None,
         Stamp::Socket => Some((Point::DriverOut, Point::KernelIn)),
+        Stamp::Nic if route.cards.as_ref().is_some_and(|cards| cards.sends.is_none()) => {
+            Some((Point::Sent, Point::CardIn))
+        }
         Stamp::Nic => Some((Point::CardOut, Point::CardIn)),
         Stamp::Xdp => Some((Point::Sent, Point::DriverIn)),
     }
@@ -184,7 +212,7 @@ fn between(stamp: Stamp) -> Option<(Point, Point)> {
 
 /// What a reader should know of a latency that isn't the client's own.
 pub(crate) fn note(route: &Route) -> Option<String> {
-    let (from, to) = between(route.stamp)?;
+    let (from, to) = between(route)?;
     let clocks = route.cards.as_ref().map_or(String::new(), |cards| format!(", {}", cards.accuracy()));
     Some(format!("{} stamps: from {} to {}{clocks}", route.stamp, from.name(), to.name()))
 }
@@ -222,7 +250,7 @@ pub(crate) struct Joining<'a> {
     /// One moment on the counter and on `CLOCK_MONOTONIC`, of the batch at hand.
     now: Option<Correlation>,
     pair_error_ns: u64,
-    cards: Option<(Bridge<Phc>, Bridge<Phc>)>,
+    cards: Option<Bridges>,
     /// How often the cards' clocks had been read when `cards` was copied.
     readings: u64,
     joined: u64,
@@ -312,14 +340,11 @@ impl<'a> Joining<'a> {
     /// Whether both cards' clocks were read after these stamps, so that lines between readings hold for them.
     fn reaches(&mut self, sends: u64, receives: u64) -> bool {
         let Some(clocks) = &self.joint.route.cards else { return true };
-        let reached = |(out, inward): &(Bridge<Phc>, Bridge<Phc>)| {
-            out.reaches(Phc(sends)) && (receives == 0 || inward.reaches(Phc(receives)))
-        };
         let readings = clocks.readings.load(Acquire);
         if readings != self.readings {
             (self.readings, self.cards) = (readings, Some(clocks.bridges()));
         }
-        self.cards.as_ref().is_some_and(reached)
+        self.cards.as_ref().is_some_and(|cards| cards.reach(sends, receives))
     }
 
     /// All stamps of a frame on `CLOCK_MONOTONIC`.
@@ -337,8 +362,8 @@ impl<'a> Joining<'a> {
         put(Point::DriverOut, driver, &by_wall);
         put(Point::KernelIn, flight.found.kernel, &by_wall);
         put(Point::DriverIn, flight.found.driver, &|ns| ns);
-        if let Some((sends, receives)) = &self.cards {
-            put(Point::CardOut, card, &|ns| sends.mono(Phc(ns)).0);
+        if let Some(Bridges { sends, receives }) = &self.cards {
+            sends.iter().for_each(|sends| put(Point::CardOut, card, &|ns| sends.mono(Phc(ns)).0));
             put(Point::CardIn, flight.found.card, &|ns| receives.mono(Phc(ns)).0);
         }
         if let Some((entered, left)) = self.joint.route.taps.as_ref().and_then(|taps| taps.passed(flight.sequence)) {
@@ -349,7 +374,7 @@ impl<'a> Joining<'a> {
     }
 
     fn latency(&self, flight: &Flight, passage: &Passage, card: u64) -> Option<Joined> {
-        let (from, to) = between(self.joint.route.stamp)?;
+        let (from, to) = between(&self.joint.route)?;
         let (from, to) = (passage.at(from)?, passage.at(to)?);
         let one_clock = self.joint.route.cards.as_ref().is_some_and(|cards| cards.one_clock());
         // On one clock no bridge is needed. A stamp before its predecessor is none.

@@ -16,6 +16,15 @@ pub(crate) fn set<T: Copy>(
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Reads an option of plain data.
+pub(crate) fn get<T: Copy + Default>(socket: &impl AsRawFd, level: libc::c_int, option: libc::c_int) -> io::Result<T> {
+    let (mut value, mut size) = (T::default(), size_of::<T>() as libc::socklen_t);
+    let at = std::ptr::from_mut(&mut value).cast();
+    // SAFETY: `value` is valid for writes of its size, and its callers ask for integers alone.
+    let failed = unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, at, &raw mut size) };
+    if failed == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Lets only what `program` accepts into a socket.
 pub(crate) fn filter(socket: &impl AsRawFd, program: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };

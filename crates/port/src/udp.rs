@@ -104,6 +104,12 @@ impl Receive for UdpRx {
         }
         Ok(received)
     }
+
+    fn overruns(&mut self) -> Option<u64> {
+        // The last of linux/sock_diag.h's SK_MEMINFO_*: SK_MEMINFO_DROPS.
+        let memory: [u32; 9] = sockopt::get(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO).ok()?;
+        Some(memory[8].into())
+    }
 }
 
 impl UdpRx {
@@ -151,6 +157,7 @@ mod tests {
             let (mut a, mut b) = connected(block, stamp);
             crate::conformance::check(&mut a.tx, &mut b.rx);
             crate::conformance::check(&mut b.tx, &mut a.rx);
+            crate::conformance::check_overruns(&mut a.tx, &mut b.rx);
         }
     }
 }

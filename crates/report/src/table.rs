@@ -1,5 +1,6 @@
 //! The table for the terminal: at most 80 columns wide where names are short.
 
+use crate::view::caveats;
 use crate::{format, verdict};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, TableStyle};
 use std::fmt::Write;
@@ -149,12 +150,11 @@ impl Page<'_> {
     }
 
     fn notes(&self) -> String {
-        let noted = self.run.clients.iter().flat_map(|c| c.measured.notes.iter().map(move |n| (&c.client, n)));
-        let lost = self.run.clients.iter().filter(|c| c.measured.unattributed > 0).map(|c| {
-            let lost = format::count(c.measured.unattributed);
-            format!("{}: {lost} slow samples or stalls did not fit the log, so touched samples are unknown", c.client)
+        let noted = self.run.clients.iter().flat_map(|c| {
+            let notes = c.measured.notes.iter().cloned().chain(caveats(&c.measured));
+            notes.map(move |note| format!("{}: {}", c.client, plain(&note)))
         });
-        noted.map(|(client, note)| format!("{client}: {}", plain(note))).chain(lost).collect::<Vec<_>>().join("\n")
+        noted.collect::<Vec<_>>().join("\n")
     }
 
     fn reading(&self) -> String {

@@ -5,6 +5,7 @@ use crate::series::{Series, letter};
 use crate::{StoredRun, format, grids, verdict};
 use serde::Serialize;
 use usect_core::environment::Environment;
+use usect_core::run::Record;
 
 /// The whole page, but for its plots.
 #[derive(Serialize)]
@@ -96,15 +97,22 @@ fn notes(series: &[Series<'_>]) -> Vec<(String, String)> {
     notes.into_iter().map(|(labels, text)| (who(labels), text)).collect()
 }
 
+/// What a measurement could not know or could not take.
+pub(crate) fn caveats(measured: &Record) -> impl Iterator<Item = String> {
+    let some = |frames: u64| (frames > 0).then(|| format::count(frames));
+    let unlogged = some(measured.unattributed)
+        .map(|n| format!("{n} slow samples or stalls did not fit the log, so touched samples are unknown"));
+    let overruns = measured.overruns.and_then(some).map(|n| {
+        format!("its own receive queue had no room for {n} frames, warm-up included: these the DUT did not lose")
+    });
+    unlogged.into_iter().chain(overruns)
+}
+
 /// Stamps in the wrong order are worth a word above this share of the frames.
 const BACKWARDS: f64 = 0.001;
 
 fn own_notes(series: &Series<'_>) -> Vec<String> {
     let measured = &series.client.measured;
-    let lost = (measured.unattributed > 0).then(|| {
-        let lost = format::count(measured.unattributed);
-        format!("{lost} slow samples or stalls did not fit the log, so touched samples are unknown")
-    });
     let stages = measured.stages.as_ref();
     let incomplete = stages.filter(|stages| stages.incomplete > 0).map(|stages| {
         format!("stages: {} frames lacked a stamp and are left out there", format::count(stages.incomplete))
@@ -115,7 +123,7 @@ fn own_notes(series: &Series<'_>) -> Vec<String> {
         format!("stages: two stamps of {share} of the frames stood in the wrong order; clocks agree to within {error}")
     });
     let truth = series.client.truth.iter().flat_map(|t| t.notes.iter().map(|n| format!("truth: {n}")));
-    measured.notes.iter().cloned().chain(truth).chain(incomplete).chain(backwards).chain(lost).collect()
+    measured.notes.iter().cloned().chain(truth).chain(incomplete).chain(backwards).chain(caveats(measured)).collect()
 }
 
 impl RunView {

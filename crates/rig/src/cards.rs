@@ -4,14 +4,14 @@ use crate::RigError;
 use crate::path::{End, Ends};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use usect_clock::phc::CardClock;
+use usect_clock::phc::{CardClock, PtpClock};
 use usect_core::trial::Trial;
 use usect_lab::settings::{self, Noted};
 use usect_lab::within;
 use usect_port::Cards;
 use usect_port::card::{self, Before, Offer, Receives, Stamping};
 use usect_port::client::Client;
-use usect_port::probes::{self, Probed, Sockets};
+use usect_port::probes::{self, Probed, Sockets, SyncMessage};
 
 /// The cards at the ends of a path, stamping.
 pub(crate) struct StampingCards {
@@ -64,7 +64,7 @@ impl StampingCards {
             switch_on(&mut on, receives, &inward, (false, true))?;
         }
         // Only now: switching stamps on sets the clock of some cards.
-        let clocks = Cards::new(sending, receiving);
+        let clocks = Cards::new(Some(sending), receiving);
         let clocks = clocks.map_err(|e| RigError::Asked(format!("the clock of a card can't be read: {e}")))?;
         let cards = StampingCards { clocks: Arc::new(clocks), ptp_only, _on: on };
         Ok(cards)
@@ -80,8 +80,8 @@ impl StampingCards {
             })
         };
         let (tx, rx) = (open(&ends.tx, probes::sender)?, open(&ends.rx, probes::receiver)?);
-        let sockets = Sockets::new(tx, rx, mac(&ends.tx), mac(&ends.rx));
-        Ok(Box::new(Probed::new(load, sockets, self.clocks.clone())))
+        let sockets = Sockets::new(tx, rx, SyncMessage::new(mac(&ends.tx), mac(&ends.rx)));
+        Ok(Box::new(Probed::new(load, Box::new(sockets), self.clocks.clone())))
     }
 }
 
@@ -121,9 +121,12 @@ fn offered(end: &End) -> Result<Offer, RigError> {
     offered.map_err(|e| RigError::Asked(format!("the driver of `{}` can't be asked for stamps: {e}", link.interface)))
 }
 
-fn clock(end: &End, offer: &Offer) -> Result<CardClock, RigError> {
+fn clock(end: &End, offer: &Offer) -> Result<Box<dyn CardClock>, RigError> {
     let number = offer.clock.ok_or_else(|| lacks(end, "has a card that stamps, but no clock that can be read"))?;
-    CardClock::open(number).map_err(|e| RigError::Asked(format!("the clock of `{}` can't be opened: {e}", name(end))))
+    match PtpClock::open(number) {
+        Ok(clock) => Ok(Box::new(clock)),
+        Err(e) => Err(RigError::Asked(format!("the clock of `{}` can't be opened: {e}", name(end)))),
+    }
 }
 
 /// Sets back the cards that killed runs left stamping; one sentence each.

@@ -1,12 +1,13 @@
 //! Opening a client of any engine over a path: the one place that knows them all.
 
-use crate::open::{self, LAB_DRIVER, lab_device};
+use crate::open;
 use crate::path::{End, Ends};
 use crate::place::Placement;
 use crate::{Rig, RigError};
 use std::net::UdpSocket;
+use std::sync::Arc;
 use usect_core::frame::Flow;
-use usect_core::port_name::{Engine, Place, PortName};
+use usect_core::port_name::Engine;
 use usect_core::scenario::{Mode, Stamp, Wait};
 use usect_core::trial::Trial;
 use usect_dut::{Dut, Reflector};
@@ -14,7 +15,7 @@ use usect_lab::within;
 use usect_port::client::{Client, PacketClient, Threads};
 use usect_port::lanes::{Lane, Lanes};
 use usect_port::mem::{self, MemPort};
-use usect_port::{ClientError, Port, Receive, Route, Take, Transmit, packet, udp};
+use usect_port::{Cards, ClientError, Port, Receive, Route, Take, Transmit, packet, udp};
 use usect_xdp::kernel::{Assignment, KernelClient};
 
 /// A client ready to run, and the reflector of its round trip where it needs one that runs in user space.
@@ -23,11 +24,13 @@ pub(crate) struct Opened {
     pub(crate) reflector: Option<Box<dyn Dut>>,
     /// Sockets that keep the stack silent while the client runs.
     pub(crate) sinks: Vec<Option<UdpSocket>>,
+    /// The clocks of cards that stamp its frames, to be read while it runs.
+    pub(crate) cards: Option<Arc<Cards>>,
 }
 
 impl Opened {
-    fn alone(client: Box<dyn Client>) -> Opened {
-        Opened { client, reflector: None, sinks: Vec::new() }
+    pub(crate) fn alone(client: Box<dyn Client>) -> Opened {
+        Opened { client, reflector: None, sinks: Vec::new(), cards: None }
     }
 }
 
@@ -73,7 +76,7 @@ impl Opening<'_> {
     }
 
     /// A reflector needs no stamps, and nobody would fetch them.
-    fn far_stamp(&self) -> Stamp {
+    pub(crate) fn far_stamp(&self) -> Stamp {
         if self.trial.traffic.mode.returns() { Stamp::App } else { self.route.stamp }
     }
 
@@ -96,36 +99,8 @@ impl Opening<'_> {
         Ok(self.generic(self.ends, near, far))
     }
 
-    fn dpdk(&self, largest: usize) -> Result<Opened, RigError> {
-        let spec = &self.trial.client;
-        let device = |end: &End, named: &Option<PortName>, number| match (named.as_ref().map(|n| &n.place), &end.link) {
-            (Some(Place::Device(device)), _) => device.clone(),
-            (_, link) => {
-                let link = link.as_ref().expect("the lab's ends are interfaces");
-                lab_device(spec.driver.as_deref().unwrap_or(LAB_DRIVER), number, link)
-            }
-        };
-        let mut ends = self.ends.clone();
-        let (near, far) = (device(&ends.tx, &spec.tx, 0), device(&ends.rx, &spec.rx, 1));
-        let port = open::dpdk(&ends.tx, &near, largest)?;
-        (ends.tx.endpoint.mac, ends.rx.endpoint.mac) = (port.tx.mac(), port.tx.mac());
-        if near == far {
-            // A device that loops, such as net_ring or a cabled port: what it sends comes in there.
-            if self.rig.both {
-                return Err(RigError::Asked("a device that loops has one direction: leave both out".into()));
-            }
-            return Ok(Opened::alone(self.client((ends.flow(), ends.flow()), port.tx, port.rx)));
-        }
-        let other = open::dpdk(&ends.rx, &far, largest)?;
-        ends.rx.endpoint.mac = other.tx.mac();
-        let kernel_sees =
-            [(&ends.tx, &near), (&ends.rx, &far)].into_iter().filter(|(_, device)| !usect_dpdk::is_pci(device));
-        let sinks = kernel_sees.map(|(end, _)| self.sink(end)).collect::<Result<_, _>>()?;
-        Ok(Opened { sinks, ..self.generic(&ends, port, other) })
-    }
-
     /// Keeps the stack at an end from answering.
-    fn sink(&self, end: &End) -> Result<Option<UdpSocket>, RigError> {
+    pub(crate) fn sink(&self, end: &End) -> Result<Option<UdpSocket>, RigError> {
         let port = end.endpoint.address.port();
         let opened = within(end.netns.as_deref(), || packet::sink(port))?;
         opened.map_err(|e| self.failed(format!("silencing the stack at UDP port {port}"), e))
@@ -133,7 +108,7 @@ impl Opening<'_> {
 
     /// The generic client over two open ports: one way, both ways at once, or, with a reflector at the far one, there
     /// and back.
-    fn generic<T, R>(&self, ends: &Ends, near: Port<T, R>, far: Port<T, R>) -> Opened
+    pub(crate) fn generic<T, R>(&self, ends: &Ends, near: Port<T, R>, far: Port<T, R>) -> Opened
     where
         T: Transmit + 'static,
         R: Receive + 'static,
@@ -158,7 +133,7 @@ impl Opening<'_> {
     }
 
     /// The generic client, which sends one flow and expects another.
-    fn client<T, R>(&self, (flow, expected): (Flow, Flow), tx: T, rx: R) -> Box<dyn Client>
+    pub(crate) fn client<T, R>(&self, (flow, expected): (Flow, Flow), tx: T, rx: R) -> Box<dyn Client>
     where
         T: Transmit + 'static,
         R: Receive + 'static,

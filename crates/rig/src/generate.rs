@@ -61,7 +61,7 @@ pub fn generate(
         Engine::Dpdk => {
             let Place::Device(device) = &port.place else { unreachable!("dpdk ports are devices") };
             let mut end = end(port)?;
-            let opened = open::dpdk(&end, device, frame_size.without_fcs())?;
+            let opened = open::dpdk(&end, device, frame_size.without_fcs(), Stamp::App)?;
             end.endpoint.mac = opened.tx.mac();
             sender.send(&end, |_| Ok(opened))
         }

@@ -3,6 +3,7 @@
 
 mod cards;
 mod client;
+mod dpdk;
 pub mod engines;
 pub mod generate;
 pub mod interface;

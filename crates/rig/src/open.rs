@@ -51,6 +51,6 @@ pub(crate) fn lab_device(driver: &str, number: u32, link: &Link) -> String {
 }
 
 /// Opens a device of DPDK in the namespace of one end of a path.
-pub(crate) fn dpdk(end: &End, device: &str, largest: usize) -> Result<Port<DpdkTx, DpdkRx>, RigError> {
-    Ok(within(end.netns.as_deref(), || usect_dpdk::open(device, largest))??)
+pub(crate) fn dpdk(end: &End, device: &str, largest: usize, stamp: Stamp) -> Result<Port<DpdkTx, DpdkRx>, RigError> {
+    Ok(within(end.netns.as_deref(), || usect_dpdk::open(device, largest, stamp == Stamp::Nic))??)
 }

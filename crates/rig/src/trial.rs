@@ -21,7 +21,7 @@ use usect_lab::{Link, within};
 use usect_port::client::{Control, Outcome};
 use usect_port::lanes::{Lane, Lanes};
 use usect_port::mem::{self, MemPort};
-use usect_port::{Cards, Port, Receive, Route, Take, Transmit};
+use usect_port::{Port, Receive, Route, Take, Transmit};
 use usect_xdp::tap::{Cut, Tap, Wiretap};
 
 /// Where the identification stands in a plain frame.
@@ -37,7 +37,9 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     let one_way = !trial.traffic.mode.returns();
     let known_delay_ns = dut.as_ref().filter(|_| one_way).and_then(|d| d.known_delay_ns());
     let tap = attach_tap(rig, trial, &ends)?;
-    let cards = (trial.client.stamp == Stamp::Nic).then(|| StampingCards::on(trial, &ends)).transpose()?;
+    // Devices of DPDK are told when they are opened.
+    let by_kernel = trial.client.stamp == Stamp::Nic && trial.client.engine != Engine::Dpdk;
+    let cards = by_kernel.then(|| StampingCards::on(trial, &ends)).transpose()?;
     let probed = cards.as_ref().filter(|cards| cards.ptp_only);
     let clocks = cards.as_ref().map(|cards| cards.clocks.clone());
     let taps = tap.as_ref().map(Tap::stamps);
@@ -49,8 +51,8 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     if let Some(cards) = probed {
         opened.client = cards.probe(opened.client, &ends)?;
     }
-    let Measured { outcome, series, reflected, bridge } =
-        measure(rig, trial, &ends, opened, (tap.as_ref(), clocks.as_deref()), progress)?;
+    opened.cards = clocks.or(opened.cards);
+    let Measured { outcome, series, reflected, bridge } = measure(rig, trial, &ends, opened, tap.as_ref(), progress)?;
     let report = dut.map_or(Ok(Report::default()), |d| d.stop())?;
     let mut watched = outcome.watched;
     let others = report.watches.into_iter().chain(reflected.watches);
@@ -143,7 +145,8 @@ fn over(rig: &Rig, trial: &Trial, engine: Engine, left: &Link, right: &Link) -> 
     // Drivers of DPDK refuse to be set up for frames that they can't carry, whether or not any come.
     let largest = trial.traffic.frame_size.without_fcs().max(1514);
     let packet = |link: &Link| open::packet(&end_at(link), Take::All, LARGEST_XDP, Stamp::App);
-    let dpdk = |link: &Link, number| open::dpdk(&end_at(link), &lab_device(LAB_DRIVER, number, link), largest);
+    let dpdk =
+        |link: &Link, number| open::dpdk(&end_at(link), &lab_device(LAB_DRIVER, number, link), largest, Stamp::App);
     match engine {
         Engine::Xdp => Ok(between(rig, trial, xdp(left)?, xdp(right)?)),
         Engine::Packet => Ok(between(rig, trial, packet(left)?, packet(right)?)),
@@ -215,10 +218,10 @@ fn measure(
     trial: &Trial,
     ends: &Ends,
     opened: Opened,
-    (tap, cards): (Option<&Tap>, Option<&Cards>),
+    tap: Option<&Tap>,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Measured, RigError> {
-    let Opened { mut client, reflector, sinks: _sinks } = opened;
+    let Opened { mut client, reflector, sinks: _sinks, cards } = opened;
     let (probe, truth) = (client.probe(), tap.map(Tap::probe));
     let control = Control { stop: rig.stop.clone(), bridge: Mutex::new(rig.clock.bridge()) };
     let done = AtomicBool::new(false);
@@ -229,7 +232,8 @@ fn measure(
             within(ends.tx.netns.as_deref(), || client.run(&trial.traffic, &control))
         };
         let running = scope.spawn(work);
-        let series = sampling::watch(&done, &trial.traffic, (&probe, truth.as_ref()), (&control, cards), progress);
+        let series =
+            sampling::watch(&done, &trial.traffic, (&probe, truth.as_ref()), (&control, cards.as_deref()), progress);
         (running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), series)
     });
     let outcome = outcome?.map_err(|source| RigError::Client { client: trial.client.name.clone(), source })?;

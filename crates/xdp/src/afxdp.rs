@@ -305,6 +305,10 @@ impl Receive for XdpRx {
         self.fill.push(&used[..arrived]);
         Ok(arrived)
     }
+
+    fn overruns(&mut self) -> Option<u64> {
+        socket::overruns(&self.fd).ok()
+    }
 }
 
 impl XdpRx {

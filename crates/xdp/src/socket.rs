@@ -173,6 +173,20 @@ fn set<T>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Frames that were redirected to a socket and that it could not take: its ring was full, or it had no chunk.
+pub(crate) fn overruns(fd: &OwnedFd) -> io::Result<u64> {
+    // A frame without a chunk is dropped, and counted as an empty fill ring too (`__xsk_rcv`).
+    // SAFETY: the structure is plain integers, for which zero is a value.
+    let mut seen: libc::xdp_statistics = unsafe { std::mem::zeroed() };
+    let mut size = size_of_val(&seen) as libc::socklen_t;
+    let at = (&raw mut seen).cast();
+    // SAFETY: `seen` is valid for writes of `size` bytes.
+    match unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, libc::XDP_STATISTICS, at, &raw mut size) } {
+        0 => Ok(seen.rx_dropped + seen.rx_ring_full),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 fn mmap_offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     // SAFETY: the structure is plain integers, for which zero is a value.
     let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };

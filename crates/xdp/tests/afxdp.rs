@@ -32,6 +32,7 @@ fn conforms_in_both_directions() {
         let (mut a, mut b) = (open(lab.tx(), Take::All).unwrap(), open(lab.rx(), Take::All).unwrap());
         conformance::check(&mut a.tx, &mut b.rx);
         conformance::check(&mut b.tx, &mut a.rx);
+        conformance::check_overruns(&mut a.tx, &mut b.rx);
     });
 }
 

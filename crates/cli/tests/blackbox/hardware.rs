@@ -219,6 +219,28 @@ fn dpdk_drives_cards_in_hugepages() {
 
 #[test]
 #[ignore = "in the guest of `make test-hw`"]
+fn dpdk_probes_cards_by_timesync() {
+    let world = World::new().expect("the guest has root");
+    let [tx, rx] = ["eth0", "eth1"].map(|name| format!("dpdk:{}", bound_to_vfio(name)));
+    let args = ["measure", "--tx", &tx, "--rx", &rx, "--stamp", "nic", "--rate", "200", "--warmup", "0"];
+    let args = [&args[..], &["--duration", "3", "--runs", "1", "--json"]].concat();
+    // Debian's driver is built without what stamps departures.
+    let said = world.refuses(&args);
+    assert!(said.contains("none was stamped as it left"), "{said}");
+    let driver = "/usr/lib/x86_64-linux-gnu/dpdk/pmds-23.0/librte_net_e1000.so.23.0";
+    let built = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/hw/librte_net_e1000.so");
+    run("mount", &["--bind", built, driver]);
+    let run: Run = serde_json::from_str(&world.succeeds(&args).stdout).unwrap();
+    let measured = &run.clients[0].measured;
+    assert_eq!((measured.counts.sent, measured.counts.received), (600, 600));
+    assert!(measured.counts.stamped >= 5, "{:?}", measured.notes);
+    let note = |part: &str| measured.notes.iter().any(|note| note.contains(part));
+    assert!(note("PTP probes") && note("two clocks, related to within"), "{:?}", measured.notes);
+    assert!(measured.latency.min_ns > 0);
+}
+
+#[test]
+#[ignore = "in the guest of `make test-hw`"]
 fn a_card_that_promises_stamps_and_takes_none_fails_the_run() {
     let cards = Cards::emulated(["eth0", "eth1"]);
     let (tx, rx) = ports("udp");

@@ -85,11 +85,45 @@ fn stamps_that_are_not_there_fail_the_run() {
         let said = measure(engine, "nic");
         assert!(said.contains("no card that stamps frames as they leave") && said.contains("t0"), "{said}");
     }
+    let device = |driver: &str, on: [&str; 2]| {
+        let port = |n: usize, end: &str| format!("dpdk:{driver}{n},{}@n-{end}", on[n]);
+        let (tx, rx) = (port(0, "tx"), port(1, "rx"));
+        ["measure", "--tx", &tx, "--rx", &rx, "--stamp", "nic", "--quick", "--runs", "1"].map(str::to_owned)
+    };
+    let args = device("net_af_packet", ["iface=t0", "iface=r0"]);
+    let said = world.refuses(&args.each_ref().map(String::as_str));
+    assert!(said.contains("net_af_packet has no timesync"), "{said}");
     for (engine, stamp) in [("xdp", "socket"), ("udp", "xdp"), ("kernel", "socket")] {
         let said = measure(engine, stamp);
         assert!(said.contains(&format!("the {engine} engine has no {stamp} stamps")), "{said}");
     }
     world.succeeds(&["lab", "down", "n"]);
+    world.assert_clean();
+}
+
+/// A device whose driver stamps what arrives, as the receive-timestamp offload does: net_pcap, for want of a card.
+#[test]
+fn arrivals_are_stamped_by_the_device() {
+    let Some(world) = World::new() else { return };
+    world.succeeds(&["lab", "up", "p"]);
+    let tx = "dpdk:net_pcap0,rx_iface_in=t0,tx_iface=t0@p-tx";
+    let rx = "dpdk:net_pcap1,rx_iface_in=r0,tx_iface=r0@p-rx";
+    for mode in [&[][..], &["--round-trip"]] {
+        let args = ["measure", "--tx", tx, "--rx", rx, "--stamp", "nic", "--rate", "1 kpps", "--warmup", "0"];
+        let args = [&args[..], &["--duration", "0.5", "--runs", "1", "--json"], mode].concat();
+        let run: Run = serde_json::from_str(&world.succeeds(&args).stdout).unwrap();
+        let client = &run.clients[0];
+        let counts = &client.measured.counts;
+        assert!(counts.stamped > 400 && counts.stamped == counts.received, "{mode:?}: {counts:?}");
+        assert_eq!(points(client), [Point::Sent, Point::CardIn, Point::Received]);
+        let note = |part: &str| client.measured.notes.iter().any(|note| note.contains(part));
+        assert!(
+            note("a clock of the card's, related to within") && note("not a card's"),
+            "{:?}",
+            client.measured.notes
+        );
+    }
+    world.succeeds(&["lab", "down", "p"]);
     world.assert_clean();
 }
 

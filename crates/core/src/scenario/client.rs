@@ -41,7 +41,7 @@ impl Stamp {
         match self {
             Stamp::App => &Engine::ALL,
             Stamp::Socket => &[Engine::Udp, Engine::Packet],
-            Stamp::Nic => &[Engine::Udp, Engine::Packet, Engine::Xdp],
+            Stamp::Nic => &[Engine::Udp, Engine::Packet, Engine::Xdp, Engine::Dpdk],
             Stamp::Xdp => &[Engine::Xdp],
         }
     }
