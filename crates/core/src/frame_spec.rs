@@ -2,6 +2,7 @@
 
 use crate::signature;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::str::FromStr;
 
 /// The frames of a scenario; by default Ethernet, IPv4, UDP and the signature.
@@ -171,6 +172,42 @@ impl FrameSpec {
     }
 }
 
+impl fmt::Display for FrameSpec {
+    /// `VLAN 100, IPv6, TCP, 2 bytes of signature at byte 60, source port stepping`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for vlan in &self.vlans {
+            write!(f, "VLAN {vlan}, ")?;
+        }
+        match (self.network, self.ethertype) {
+            (Network::Ipv4, _) => write!(f, "IPv4, {}", self.transport)?,
+            (Network::Ipv6, _) => write!(f, "IPv6, {}", self.transport)?,
+            (Network::None, Some(ethertype)) => write!(f, "EtherType {ethertype:#06x}")?,
+            (Network::None, None) => write!(f, "Ethernet alone")?,
+        }
+        match self.signature {
+            SignatureSpec::Named(Named::Payload) => {}
+            SignatureSpec::Named(Named::Identification) => write!(f, ", no signature")?,
+            SignatureSpec::At(At { at, width }) => write!(f, ", {width} bytes of signature at byte {at}")?,
+        }
+        self.vary.iter().try_for_each(|field| {
+            let name = field.name();
+            let how = if field.how == How::Step { "stepping" } else { "at random" };
+            write!(f, ", {} {how}", name.trim_start_matches("the varying "))
+        })
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Transport::Udp => "UDP",
+            Transport::Tcp => "TCP",
+            Transport::Icmp => "ICMP",
+            Transport::None => "no transport",
+        })
+    }
+}
+
 impl FromStr for FrameSpec {
     type Err = String;
 
@@ -196,6 +233,28 @@ impl VarySpec {
             }),
             (None, Some(at)) => format!("the varying field at {at}"),
             (None, None) => "a varying field".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_named_by_what_is_not_plain() {
+        for (text, named) in [
+            ("", "IPv4, UDP"),
+            ("vlans = [100, 7], network = \"ipv6\", transport = \"tcp\"", "VLAN 100, VLAN 7, IPv6, TCP"),
+            ("network = \"none\", ethertype = 0x8906", "EtherType 0x8906"),
+            ("signature = { at = 60, width = 2 }", "IPv4, UDP, 2 bytes of signature at byte 60"),
+            (
+                "signature = \"identification\", vary = [{ field = \"source-port\", from = 1, to = 9 }]",
+                "IPv4, UDP, no signature, source port stepping",
+            ),
+            ("vary = [{ at = 50, width = 2, from = 1, to = 9, how = \"random\" }]", "IPv4, UDP, field at 50 at random"),
+        ] {
+            assert_eq!(FrameSpec::from_str(text).unwrap().to_string(), named);
         }
     }
 }

@@ -277,6 +277,7 @@ fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Caps;
     use crate::fault::Faulty;
     use crate::mem;
     use std::net::SocketAddrV4;
@@ -357,6 +358,33 @@ mod tests {
         });
         assert!(measurement.counts.received >= 1_000);
         assert_eq!(measurement.counts.lost, 0);
+    }
+
+    /// Takes nothing, ever.
+    struct Full(Caps);
+
+    impl Transmit for Full {
+        fn caps(&self) -> &Caps {
+            &self.0
+        }
+
+        fn prepare(&mut self, _: &[u8]) {}
+
+        fn send(&mut self, _: impl FnMut(&mut [u8]) -> Option<usize>) -> std::io::Result<usize> {
+            Ok(0)
+        }
+    }
+
+    #[test]
+    fn a_port_that_takes_nothing_is_an_error_without_a_pace_too() {
+        let clock = Clock::calibrate().unwrap();
+        for rate in [Rate::UNPACED, Rate::per_second(1_000).unwrap()] {
+            let (a, b) = mem::pair(1514);
+            let (tx, rx) = (Full(a.tx.caps().clone()), b.rx);
+            let mut client = PacketClient::new(clock, tx, rx, flow(), Threads::One { core: 0 }, Arc::default());
+            let error = client.run(&Traffic { rate, ..traffic(1_000, 0) }, &control(&clock)).unwrap_err();
+            assert!(matches!(error, ClientError::Io { .. } | ClientError::Rate { .. }), "{error}");
+        }
     }
 
     #[test]

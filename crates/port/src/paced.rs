@@ -25,6 +25,9 @@ const QUIET_NS: u64 = 20_000_000;
 /// rate.
 const HOPELESS_NS: u64 = 200_000_000;
 
+/// How long a port may take nothing at all of a sender without a pace.
+const STUCK_NS: u64 = 2_000_000_000;
+
 /// How long after the last departure its stamps by others are waited for, unless they are all there.
 const LINGER_NS: u64 = 50_000_000;
 /// How long a sender that found no stamps of departures leaves the port alone.
@@ -220,8 +223,11 @@ impl<'a, T: Transmit> Departures<'a, T> {
     }
 
     /// Fails where a frame that was due at `due` shows that the rate can't be kept, whether or not the port
-    /// has room for it now.
+    /// has room for it now; without a pace, where the port has long had none.
     fn check_rate(&mut self, due: Tsc, now: Tsc) -> Result<(), ClientError> {
+        if self.clock.rate().ns(now.0 - self.last.max(self.start).0) > STUCK_NS && !self.plan.traffic.rate.is_paced() {
+            return Err(ClientError::sending(std::io::Error::other("the port takes no more frames")));
+        }
         let offset = self.schedule.peek().copied().unwrap_or(0);
         let late_ns = self.clock.rate().ns(now.0 - due.0);
         let hopeless = late_ns > HOPELESS_NS.max(offset / 50).min(signature::MAX_LATENESS_NS);

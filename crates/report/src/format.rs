@@ -1,7 +1,7 @@
 //! Numbers as people read them: three significant digits, units that adapt.
 
 use usect_core::run::Header;
-use usect_core::scenario::Mode;
+use usect_core::scenario::{Mode, TrafficSpec};
 use usect_core::stats::Interval;
 use usect_core::trial::Traffic;
 
@@ -112,13 +112,17 @@ pub(crate) fn interval(value: &Interval, write: fn(i64) -> String) -> String {
     format!("{low} to {high}")
 }
 
-/// `64-byte frames at 20 kpps, one-way`.
-pub(crate) fn traffic(traffic: &Traffic) -> String {
+/// `64-byte frames at 20 kpps, one-way`, and what of the scenario's traffic isn't plain.
+pub(crate) fn traffic(traffic: &Traffic, asked: &TrafficSpec) -> String {
     let size = traffic.frame_size.with_fcs();
-    match traffic.mode {
+    let mut parts = vec![match traffic.mode {
         Mode::PingPong => format!("{size}-byte frames one at a time, up to {}, ping-pong", count(traffic.frames)),
         mode => format!("{size}-byte frames at {}, {mode}", rate(traffic.rate.frames_per_second())),
-    }
+    }];
+    parts.extend(asked.both.then(|| "both directions at once".to_owned()));
+    parts.extend((asked.flows > 1).then(|| format!("{} flows in turn", asked.flows)));
+    parts.extend((!asked.frame.is_plain()).then(|| asked.frame.to_string()));
+    parts.join(", ")
 }
 
 /// How often and how long each client measured.

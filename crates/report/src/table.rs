@@ -202,7 +202,7 @@ fn shown() -> impl Iterator<Item = Quantile> {
 fn setup(run: &Run) -> String {
     let dut = run.header.scenario.dut.name();
     match run.trials.first() {
-        Some(first) => format!("{}, DUT {dut}", format::traffic(&first.trial.traffic)),
+        Some(first) => format!("{}, DUT {dut}", format::traffic(&first.trial.traffic, &run.header.scenario.traffic)),
         None => format!("DUT {dut}, no trial was run"),
     }
 }

@@ -147,7 +147,10 @@ impl RunView {
 fn setup(stored: &StoredRun) -> String {
     let dut = stored.run.header.scenario.dut.name();
     match stored.run.trials.first() {
-        Some(first) => format!("{}, through the DUT “{dut}”", format::traffic(&first.trial.traffic)),
+        Some(first) => format!(
+            "{}, through the DUT “{dut}”",
+            format::traffic(&first.trial.traffic, &stored.run.header.scenario.traffic)
+        ),
         None => format!("DUT “{dut}”; no trial was run"),
     }
 }
