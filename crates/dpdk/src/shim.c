@@ -376,7 +376,8 @@ int usect_dpdk_probe(const struct usect_device *device, const uint8_t *bytes, ui
 	uint8_t *data;
 
 	enrol();
-	mbuf = rte_pktmbuf_alloc(device->tx_pool);
+	/* Not of the sender's pool, whose buffers keep a frame's bytes from one use to the next. */
+	mbuf = rte_pktmbuf_alloc(device->rx_pool);
 	data = mbuf ? (uint8_t *)rte_pktmbuf_append(mbuf, length) : NULL;
 	if (data) {
 		memcpy(data, bytes, length);
