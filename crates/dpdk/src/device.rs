@@ -17,11 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A device, closed and removed when both halves are gone.
 #[derive(Debug)]
-pub(crate) struct Opened(pub(crate) Device);
+pub(crate) struct Opened(pub(crate) Device, Mutex<()>);
 
-// SAFETY: the device's own calls are made from one thread at a time (opening, closing) or are per queue and
-// direction, each of which one half owns, or per clock and direction, each of which one thread reads; pools may be
-// used from any thread.
+// SAFETY: the device's own calls are made from one thread at a time (opening, closing; reading its clock, under the
+// lock) or are per queue and direction, each of which one half owns, as one thread reads the stamps of each
+// direction; pools may be used from any thread.
 unsafe impl Send for Opened {}
 // SAFETY: as above.
 unsafe impl Sync for Opened {}
@@ -62,9 +62,12 @@ pub fn open(device: &str, largest: usize, stamps: bool) -> Result<Port<DpdkTx, D
     let note = format!("DPDK, {}{pretends}", driver(&opened));
     let caps = Caps { frames: true, blocks: false, note, stamps: Vec::new() };
     let by_card = if opened.arrivals == ffi::NO_CLOCK { Vec::new() } else { vec![Point::CardIn] };
-    let opened = Arc::new(Opened(opened));
+    let opened = Arc::new(Opened(opened, Mutex::new(())));
     let tx = DpdkTx { device: opened.clone(), frames: [Frame::NONE; BATCH], ready: false, caps: caps.clone() };
-    Ok(Port { tx, rx: DpdkRx { device: opened, caps: Caps { stamps: by_card, ..caps }, probes: None } })
+    Ok(Port {
+        tx,
+        rx: DpdkRx { device: opened, caps: Caps { stamps: by_card, ..caps }, probes: None, counts: is_pci(device) },
+    })
 }
 
 pub(crate) fn driver(device: &Device) -> String {
@@ -112,11 +115,17 @@ pub struct DpdkRx {
     pub(crate) device: Arc<Opened>,
     pub(crate) caps: Caps,
     /// Where PTP's frames are left, and the card's stamps of them, for who sends probes.
-    pub(crate) probes: Option<Arc<Mutex<Arrived>>>,
+    pub(crate) probes: Option<Arc<Mailbox>>,
+    /// Whether the driver counts what found no room; virtual ones mostly don't.
+    counts: bool,
 }
 
-/// The last PTP frame that arrived, and the card's stamp of it; nothing once it is taken.
-pub(crate) type Arrived = Option<(Vec<u8>, u64)>;
+/// Where the receiver of the load leaves probes.
+pub(crate) struct Mailbox {
+    pub(crate) frame: SyncMessage,
+    /// The number of the last probe that arrived and the card's stamp of it; nothing once it is taken.
+    pub(crate) last: Mutex<Option<(u16, u64)>>,
+}
 
 // SAFETY: the buffers are owned by this half and may be used from any thread.
 unsafe impl Send for DpdkTx {}
@@ -165,6 +174,17 @@ impl DpdkTx {
 }
 
 impl Opened {
+    /// Reads one of its clocks, for which drivers keep a state that two threads must not touch at once.
+    pub(crate) fn ticks(&self, clock: u8) -> io::Result<u64> {
+        let _alone = self.1.lock().expect("no holder panics");
+        let mut ticks = 0;
+        // SAFETY: `ticks` is valid for writes, and the device is open.
+        match unsafe { ffi::usect_dpdk_clock(self.0.id, clock.into(), &raw mut ticks) } {
+            0 => Ok(ticks),
+            failed => Err(io::Error::from_raw_os_error(-failed)),
+        }
+    }
+
     fn counters(&self) -> Option<Counters> {
         let mut counters = Counters::default();
         // SAFETY: `counters` is valid for writes.
@@ -242,7 +262,7 @@ impl Receive for DpdkRx {
             // SAFETY: the device filled the buffer to this length, and it is ours until it is freed.
             let bytes = unsafe { std::slice::from_raw_parts(frame.data, frame.length as usize) };
             match &self.probes {
-                Some(probes) if SyncMessage::is_ptp(bytes) => self.probe_arrived(probes, bytes),
+                Some(probes) if SyncMessage::is_ptp(bytes) => self.probe_arrived(probes, frame, bytes),
                 _ => each(bytes, Found { card: frame.stamp, ..Found::at(now) }),
             }
         }
@@ -251,20 +271,20 @@ impl Receive for DpdkRx {
         Ok(usize::from(received))
     }
 
-    /// As the driver counts, which not all do: net_af_packet doesn't.
     fn overruns(&mut self) -> Option<u64> {
-        self.device.counters().map(|counters| counters.missed + counters.no_buffer)
+        self.device.counters().filter(|_| self.counts).map(|counters| counters.missed)
     }
 }
 
 impl DpdkRx {
-    /// Leaves a probe with its stamp, which the card keeps until it is read.
+    /// Leaves a probe with its stamp, which the card keeps until it is read; so it is read for others' too.
     #[cold]
-    fn probe_arrived(&self, probes: &Mutex<Arrived>, frame: &[u8]) {
+    fn probe_arrived(&self, probes: &Mailbox, frame: &Frame, bytes: &[u8]) {
         let mut ns = 0;
-        // SAFETY: `ns` is valid for writes.
-        if unsafe { ffi::usect_dpdk_probe_arrived(self.device.0.id, &raw mut ns) } == 0 {
-            *probes.lock().expect("no holder panics") = Some((frame.to_vec(), ns));
+        // SAFETY: the frame is ours until it is freed, and `ns` is valid for writes.
+        let failed = unsafe { ffi::usect_dpdk_probe_arrived(self.device.0.id, frame, &raw mut ns) };
+        if let (0, Some(number)) = (failed, probes.frame.number(bytes)) {
+            *probes.last.lock().expect("no holder panics") = Some((number, ns));
         }
     }
 }

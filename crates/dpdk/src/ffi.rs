@@ -44,7 +44,6 @@ pub(crate) const WALL_US: u8 = 3;
 pub(crate) struct Counters {
     pub(crate) missed: u64,
     pub(crate) errors: u64,
-    pub(crate) no_buffer: u64,
 }
 
 unsafe extern "C" {
@@ -59,7 +58,7 @@ unsafe extern "C" {
     pub(crate) fn usect_dpdk_receive(id: u16, frames: *mut Frame, count: u16) -> u16;
     pub(crate) fn usect_dpdk_probe(device: *const Device, bytes: *const u8, length: u32) -> c_int;
     pub(crate) fn usect_dpdk_probe_left(id: u16, ns: *mut u64) -> c_int;
-    pub(crate) fn usect_dpdk_probe_arrived(id: u16, ns: *mut u64) -> c_int;
+    pub(crate) fn usect_dpdk_probe_arrived(id: u16, frame: *const Frame, ns: *mut u64) -> c_int;
     pub(crate) fn usect_dpdk_clock(id: u16, clock: c_int, ticks: *mut u64) -> c_int;
     pub(crate) fn usect_dpdk_counters(id: u16, out: *mut Counters) -> c_int;
 }

@@ -201,8 +201,11 @@ static int start(uint16_t id, uint32_t largest, int stamps, struct usect_device 
 		failed = ask_for_stamps(&info, &conf);
 	if (failed)
 		return failed;
-	if (stamps && info.max_tx_queues > PROBE_QUEUE)
+	if (stamps && info.max_tx_queues > PROBE_QUEUE) {
 		tx_queues = PROBE_QUEUE + 1;
+		/* Without an offload many drivers take a path that passes over requests for stamps. */
+		conf.txmode.offloads |= info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+	}
 	if (largest > RTE_ETHER_MAX_LEN - RTE_ETHER_CRC_LEN)
 		conf.rxmode.mtu = largest - RTE_ETHER_HDR_LEN;
 	failed = rte_eth_dev_configure(id, 1, tx_queues, &conf);
@@ -402,11 +405,13 @@ int usect_dpdk_probe_left(uint16_t id, uint64_t *ns)
 	return in_ns(rte_eth_timesync_read_tx_timestamp(id, &time), &time, ns);
 }
 
-int usect_dpdk_probe_arrived(uint16_t id, uint64_t *ns)
+int usect_dpdk_probe_arrived(uint16_t id, const struct usect_frame *frame, uint64_t *ns)
 {
+	const struct rte_mbuf *mbuf = frame->mbuf;
 	struct timespec time = { 0 };
 
-	return in_ns(rte_eth_timesync_read_rx_timestamp(id, &time, 0), &time, ns);
+	/* Where a driver has several registers, the buffer says which. */
+	return in_ns(rte_eth_timesync_read_rx_timestamp(id, &time, mbuf->timesync), &time, ns);
 }
 
 int usect_dpdk_clock(uint16_t id, int clock, uint64_t *ticks)
@@ -434,6 +439,6 @@ int usect_dpdk_counters(uint16_t id, struct usect_counters *out)
 	int failed = rte_eth_stats_get(id, &stats);
 
 	if (!failed)
-		*out = (struct usect_counters){ stats.imissed, stats.ierrors + stats.oerrors, stats.rx_nombuf };
+		*out = (struct usect_counters){ stats.imissed, stats.ierrors + stats.oerrors };
 	return failed;
 }

@@ -55,14 +55,15 @@ uint16_t usect_dpdk_receive(uint16_t id, struct usect_frame *frames, uint16_t co
 
 /* Sends a frame of PTP that is to be stamped as it leaves. */
 int usect_dpdk_probe(const struct usect_device *device, const uint8_t *bytes, uint32_t length);
-/* The stamp of the last such frame, sent or received; an error where there is none (any more). */
+/* The stamp of the last such frame, sent or received; an error where there is none (any more). Some drivers give an
+ * old one, or none at all, and call it success: it has to be checked against the clock. */
 int usect_dpdk_probe_left(uint16_t id, uint64_t *ns);
-int usect_dpdk_probe_arrived(uint16_t id, uint64_t *ns);
+int usect_dpdk_probe_arrived(uint16_t id, const struct usect_frame *frame, uint64_t *ns);
 /* Reads a card's clock, in its ticks. */
 int usect_dpdk_clock(uint16_t id, int clock, uint64_t *ticks);
 
 /* Counters of the device. */
 struct usect_counters {
-	uint64_t missed, errors, no_buffer;
+	uint64_t missed, errors;
 };
 int usect_dpdk_counters(uint16_t id, struct usect_counters *out);

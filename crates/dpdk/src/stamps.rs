@@ -1,6 +1,6 @@
 //! Stamps by the cards of two devices: who takes them, their clocks, and the probes where only PTP's frames get some.
 
-use crate::device::{Arrived, Opened, driver};
+use crate::device::{Mailbox, Opened, driver};
 use crate::ffi::{self, Device};
 use crate::{DpdkError, DpdkRx, DpdkTx, Stamping};
 use std::io;
@@ -27,10 +27,11 @@ pub fn stamping(tx: &DpdkTx, rx: &mut DpdkRx, destination: [u8; 6]) -> Result<St
     if sends.0.timesync != 0 && receives.0.timesync != 0 {
         let (from, to) = (clock(sends, ffi::TIMESYNC)?, clock(receives, ffi::TIMESYNC)?);
         let cards = Cards::new(Some(from), to).map_err(|e| failed(sends, e))?;
-        let arrived = Arc::new(Mutex::new(None));
-        let probes = Probes { device: sends.clone(), frame: SyncMessage::new(tx.mac(), destination), arrived };
+        let frame = SyncMessage::new(tx.mac(), destination);
+        let mailbox = Arc::new(Mailbox { frame: frame.clone(), last: Mutex::new(None) });
+        let probes = Probes { sends: sends.clone(), receives: receives.clone(), frame, mailbox: mailbox.clone() };
         // Stamps of the load's arrivals have nothing to go with.
-        (rx.probes, rx.caps.stamps) = (Some(probes.arrived.clone()), Vec::new());
+        (rx.probes, rx.caps.stamps) = (Some(mailbox), Vec::new());
         return Ok(Stamping::Probes(cards, Box::new(probes)));
     }
     if receives.0.arrivals != ffi::NO_CLOCK {
@@ -39,8 +40,8 @@ pub fn stamping(tx: &DpdkTx, rx: &mut DpdkRx, destination: [u8; 6]) -> Result<St
     }
     let lacking = if sends.0.timesync == 0 { sends } else { receives };
     let why = format!(
-        "stamp = \"nic\" needs cards that stamp: the driver {} has no timesync, and {} has no receive-timestamp offload \
-         with a clock that can be read",
+        "stamp = \"nic\" needs cards that stamp: the driver {} has no timesync with a second send queue, and {} has no \
+         receive-timestamp offload with a clock that can be read",
         driver(&lacking.0),
         driver(&receives.0)
     );
@@ -67,12 +68,7 @@ impl DeviceClock {
     }
 
     fn ticks(&self) -> io::Result<u64> {
-        let mut ticks = 0;
-        // SAFETY: `ticks` is valid for writes, and the device is open.
-        match unsafe { ffi::usect_dpdk_clock(self.device.0.id, self.clock.into(), &raw mut ticks) } {
-            0 => Ok(ticks),
-            failed => Err(io::Error::from_raw_os_error(-failed)),
-        }
+        self.device.ticks(self.clock)
     }
 
     /// Its frequency, which is nowhere told.
@@ -107,33 +103,41 @@ impl CardClock for DeviceClock {
     }
 }
 
-/// Probes through a queue of their own; whoever receives the load leaves them here.
+/// Probes through a queue of their own; whoever receives the load leaves them in the mailbox.
 struct Probes {
-    device: Arc<Opened>,
+    sends: Arc<Opened>,
+    receives: Arc<Opened>,
     frame: SyncMessage,
-    arrived: Arc<Mutex<Arrived>>,
+    mailbox: Arc<Mailbox>,
 }
 
 impl Probes {
     fn left(&self) -> Option<u64> {
         let mut ns = 0;
         // SAFETY: `ns` is valid for writes.
-        (unsafe { ffi::usect_dpdk_probe_left(self.device.0.id, &raw mut ns) } == 0).then_some(ns)
+        (unsafe { ffi::usect_dpdk_probe_left(self.sends.0.id, &raw mut ns) } == 0).then_some(ns)
     }
 
     fn arrived(&self, number: u16) -> Option<u64> {
-        let (frame, ns) = self.arrived.lock().expect("no holder panics").take()?;
-        (self.frame.number(&frame) == Some(number)).then_some(ns)
+        let last = self.mailbox.last.lock().expect("no holder panics").take();
+        last.filter(|&(of, _)| of == number).map(|(_, ns)| ns)
     }
+}
+
+/// A stamp that lies between `from` and now on its device's clock: drivers give old ones, and none, for new ones.
+fn fresh(stamp: Option<u64>, device: &Opened, from: u64) -> io::Result<Option<u64>> {
+    let Some(ns) = stamp else { return Ok(None) };
+    Ok((from..=device.ticks(ffi::TIMESYNC)?).contains(&ns).then_some(ns))
 }
 
 impl Prober for Probes {
     fn probe(&mut self, number: u16) -> io::Result<Stamps> {
         // One that an earlier probe left late.
         self.left();
+        let from = (self.sends.ticks(ffi::TIMESYNC)?, self.receives.ticks(ffi::TIMESYNC)?);
         let frame = self.frame.numbered(number);
         // SAFETY: the frame is valid for reads of its length, and this queue is ours.
-        let failed = unsafe { ffi::usect_dpdk_probe(&raw const self.device.0, frame.as_ptr(), frame.len() as u32) };
+        let failed = unsafe { ffi::usect_dpdk_probe(&raw const self.sends.0, frame.as_ptr(), frame.len() as u32) };
         if failed != 0 {
             return Err(io::Error::from_raw_os_error(-failed));
         }
@@ -142,8 +146,12 @@ impl Prober for Probes {
         while begun.elapsed() < PATIENCE && (stamps.left.is_none() || stamps.arrived.is_none()) {
             // A register each; the card needs some microseconds.
             std::thread::sleep(Duration::from_micros(20));
-            stamps.left = stamps.left.or_else(|| self.left());
-            stamps.arrived = stamps.arrived.or_else(|| self.arrived(number));
+            if stamps.left.is_none() {
+                stamps.left = fresh(self.left(), &self.sends, from.0)?;
+            }
+            if stamps.arrived.is_none() {
+                stamps.arrived = fresh(self.arrived(number), &self.receives, from.1)?;
+            }
         }
         Ok(stamps)
     }

@@ -55,8 +55,9 @@ impl Card {
     }
 
     fn read(&self) -> io::Result<()> {
-        let reading = self.clock.correlate()?;
-        match self.bridge.lock().expect("no holder panics").add(reading) {
+        // Held meanwhile, so that readings are added in the order in which they are taken.
+        let mut bridge = self.bridge.lock().expect("no holder panics");
+        match bridge.add(self.clock.correlate()?) {
             true => Ok(()),
             false => Err(io::Error::other("it was set back")),
         }
@@ -102,7 +103,9 @@ impl Cards {
         match (self.one_clock(), &self.sends) {
             (true, _) => "one clock".to_owned(),
             (false, Some(_)) => format!("two clocks, related to within {} ns", self.error_ns()),
-            (false, None) => format!("a clock of the card's, related to within {} ns", self.error_ns()),
+            (false, None) => {
+                format!("a clock of the card's, related to within {} ns; no card stamps departures", self.error_ns())
+            }
         }
     }
 
