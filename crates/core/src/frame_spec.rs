@@ -190,9 +190,8 @@ impl fmt::Display for FrameSpec {
             SignatureSpec::At(At { at, width }) => write!(f, ", {width} bytes of signature at byte {at}")?,
         }
         self.vary.iter().try_for_each(|field| {
-            let name = field.name();
             let how = if field.how == How::Step { "stepping" } else { "at random" };
-            write!(f, ", {} {how}", name.trim_start_matches("the varying "))
+            write!(f, ", {} {how}", field.label())
         })
     }
 }
@@ -226,13 +225,21 @@ impl VarySpec {
     /// What it is called in sentences.
     pub(crate) fn name(&self) -> String {
         match (self.field, self.at) {
-            (Some(field), _) => format!("{field:?}").chars().fold(String::from("the varying"), |mut name, c| {
-                name.extend(c.is_uppercase().then_some(' '));
+            (None, None) => "a varying field".to_owned(),
+            _ => format!("the varying {}", self.label()),
+        }
+    }
+
+    /// `source port`, `field at 50`.
+    fn label(&self) -> String {
+        match (self.field, self.at) {
+            (Some(field), _) => format!("{field:?}").chars().fold(String::new(), |mut name, c| {
+                name.extend((c.is_uppercase() && !name.is_empty()).then_some(' '));
                 name.push(c.to_ascii_lowercase());
                 name
             }),
-            (None, Some(at)) => format!("the varying field at {at}"),
-            (None, None) => "a varying field".to_owned(),
+            (None, Some(at)) => format!("field at {at}"),
+            (None, None) => "field".to_owned(),
         }
     }
 }

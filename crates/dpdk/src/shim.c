@@ -165,10 +165,16 @@ static struct rte_mempool *pool(const char *role, uint16_t id, uint32_t largest)
 				       SOCKET_ID_ANY);
 }
 
-/* What DPDK calls the receive-timestamp offload. net_pcap doesn't, and stamps all the same. */
+/* net_pcap stamps what arrives without offering it. */
+static int stamps_unasked(const struct rte_eth_dev_info *info)
+{
+	return strcmp(info->driver_name, "net_pcap") == 0;
+}
+
+/* What DPDK calls the receive-timestamp offload. */
 static int ask_for_stamps(const struct rte_eth_dev_info *info, struct rte_eth_conf *conf)
 {
-	if (strcmp(info->driver_name, "net_pcap") != 0) {
+	if (!stamps_unasked(info)) {
 		conf->rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
 		if (!conf->rxmode.offloads)
 			return 0;
@@ -182,7 +188,7 @@ static void find_clocks(uint16_t id, const struct rte_eth_dev_info *info, int of
 	int synced = rte_eth_timesync_enable(id) == 0;
 
 	out->timesync = synced && info->max_tx_queues > PROBE_QUEUE;
-	if (strcmp(info->driver_name, "net_pcap") == 0)
+	if (stamps_unasked(info))
 		out->arrivals = USECT_WALL_US;
 	else if (offload && usect_dpdk_clock(id, USECT_DEVICE_CLOCK, &ticks) == 0)
 		out->arrivals = USECT_DEVICE_CLOCK;

@@ -143,7 +143,7 @@ impl Prober for Probes {
         }
         let begun = Instant::now();
         let mut stamps = Stamps::default();
-        while begun.elapsed() < PATIENCE && (stamps.left.is_none() || stamps.arrived.is_none()) {
+        while begun.elapsed() < PATIENCE && !stamps.are_there() {
             // A register each; the card needs some microseconds.
             std::thread::sleep(Duration::from_micros(20));
             if stamps.left.is_none() {

@@ -3,6 +3,9 @@
 use std::io;
 use usect_core::scenario::Stamp;
 
+/// How long a port may take nothing at all of a sender without a pace.
+pub(crate) const STUCK_NS: u64 = 2_000_000_000;
+
 /// Why a trial failed. Each is one sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -61,6 +64,11 @@ impl ClientError {
 
     pub(crate) fn sending(source: io::Error) -> ClientError {
         ClientError::io("sending", source)
+    }
+
+    /// A port took nothing at all for [`STUCK_NS`], where no pace says what is late.
+    pub(crate) fn stuck() -> ClientError {
+        ClientError::sending(io::Error::other("the port takes no more frames"))
     }
 
     pub(crate) fn receiving(source: io::Error) -> ClientError {

@@ -1,5 +1,6 @@
 //! Sending as fast as a port takes frames, and receiving nothing: what an engine can do at most.
 
+use crate::error::STUCK_NS;
 use crate::live::Plan;
 use crate::{ClientError, Transmit};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,8 +13,6 @@ use usect_core::template::Template;
 use usect_core::tracker::Departure;
 use usect_core::trial::Traffic;
 
-/// Longest wait for a port that takes nothing.
-const PATIENCE_NS: u64 = 2_000_000_000;
 /// What is sent.
 #[derive(Debug, Clone)]
 pub struct Flood {
@@ -66,8 +65,8 @@ impl Flood {
             });
             if sent.map_err(ClientError::sending)? > 0 {
                 progress = clock.now();
-            } else if clock.rate().ns(clock.now().0 - progress.0) > PATIENCE_NS {
-                return Err(ClientError::sending(std::io::Error::other("the port takes no more frames")));
+            } else if clock.rate().ns(clock.now().0 - progress.0) > STUCK_NS {
+                return Err(ClientError::stuck());
             }
         }
         Ok((index, clock.rate().ns(clock.now().0 - began.0)))

@@ -1,6 +1,7 @@
 //! The paced loop: one half sends each frame when it is due, the other takes and classifies what
 //! arrives. One thread turns either half or both; nothing here allocates, locks or prints.
 
+use crate::error::STUCK_NS;
 use crate::live::{Live, Plan};
 use crate::route::{Joined, Joining};
 use crate::{BATCH, ClientError, Found, Receive, Transmit};
@@ -24,9 +25,6 @@ const QUIET_NS: u64 = 20_000_000;
 /// A sender that is behind its schedule by this, and by 2% of the time that has passed, can't keep the
 /// rate.
 const HOPELESS_NS: u64 = 200_000_000;
-
-/// How long a port may take nothing at all of a sender without a pace.
-const STUCK_NS: u64 = 2_000_000_000;
 
 /// How long after the last departure its stamps by others are waited for, unless they are all there.
 const LINGER_NS: u64 = 50_000_000;
@@ -226,7 +224,7 @@ impl<'a, T: Transmit> Departures<'a, T> {
     /// has room for it now; without a pace, where the port has long had none.
     fn check_rate(&mut self, due: Tsc, now: Tsc) -> Result<(), ClientError> {
         if self.clock.rate().ns(now.0 - self.last.max(self.start).0) > STUCK_NS && !self.plan.traffic.rate.is_paced() {
-            return Err(ClientError::sending(std::io::Error::other("the port takes no more frames")));
+            return Err(ClientError::stuck());
         }
         let offset = self.schedule.peek().copied().unwrap_or(0);
         let late_ns = self.clock.rate().ns(now.0 - due.0);

@@ -79,7 +79,8 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    fn are_there(&self) -> bool {
+    /// Whether both are.
+    pub fn are_there(&self) -> bool {
         self.left.is_some() && self.arrived.is_some()
     }
 }

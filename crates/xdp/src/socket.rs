@@ -173,35 +173,29 @@ fn set<T>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// # Safety
+/// `T` is what the kernel gives for `option`, and zero is a value of it.
+unsafe fn get<T>(fd: &OwnedFd, option: libc::c_int) -> io::Result<T> {
+    // SAFETY: as the caller promises.
+    let mut value: T = unsafe { std::mem::zeroed() };
+    let mut size = size_of::<T>() as libc::socklen_t;
+    let at = (&raw mut value).cast();
+    // SAFETY: `value` is valid for writes of `size` bytes.
+    let failed = unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, at, &raw mut size) };
+    if failed == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Frames that were redirected to a socket and that it could not take: its ring was full, or it had no chunk.
 pub(crate) fn overruns(fd: &OwnedFd) -> io::Result<u64> {
+    // SAFETY: the option's structure, plain integers.
+    let seen: libc::xdp_statistics = unsafe { get(fd, libc::XDP_STATISTICS) }?;
     // A frame without a chunk is dropped, and counted as an empty fill ring too (`__xsk_rcv`).
-    // SAFETY: the structure is plain integers, for which zero is a value.
-    let mut seen: libc::xdp_statistics = unsafe { std::mem::zeroed() };
-    let mut size = size_of_val(&seen) as libc::socklen_t;
-    let at = (&raw mut seen).cast();
-    // SAFETY: `seen` is valid for writes of `size` bytes.
-    match unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, libc::XDP_STATISTICS, at, &raw mut size) } {
-        0 => Ok(seen.rx_dropped + seen.rx_ring_full),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(seen.rx_dropped + seen.rx_ring_full)
 }
 
 fn mmap_offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
-    // SAFETY: the structure is plain integers, for which zero is a value.
-    let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
-    let mut size = size_of_val(&offsets) as libc::socklen_t;
-    // SAFETY: `offsets` is valid for writes of `size` bytes.
-    let failed = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_XDP,
-            libc::XDP_MMAP_OFFSETS,
-            (&raw mut offsets).cast(),
-            &raw mut size,
-        )
-    };
-    if failed == 0 { Ok(offsets) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: the option's structure, plain integers.
+    unsafe { get(fd, libc::XDP_MMAP_OFFSETS) }
 }
 
 /// Asks the kernel to look at the transmit ring.
