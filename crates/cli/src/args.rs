@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use usect_core::frame::FrameSize;
 use usect_core::frame_spec::FrameSpec;
+use usect_core::pattern::Pattern;
 use usect_core::port_name::PortName;
 use usect_core::rate::RateSpec;
 use usect_core::scenario::{DpdkSpec, Stamp};
@@ -38,6 +39,13 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Measure with one client between two ports of your own.
     Measure(Box<Measure>),
+    /// Latency, capacity and loss by convoys of packet trains: only the head of each train is stamped, because the
+    /// others wait in queues behind it; they measure capacity.
+    #[command(after_help = CONVOY_HELP)]
+    Convoy(Box<Trains>),
+    /// Latency of every frame of packet trains, train after train; capacity and loss besides.
+    #[command(after_help = TRAIN_HELP)]
+    Train(Box<Trains>),
     /// Send frames as fast as a port takes them, and say how many those are.
     Generate(Generate),
     /// Show stored runs again, or several in one page.
@@ -52,15 +60,22 @@ pub(crate) enum Command {
 /// How long, how often, and what to print.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Protocol {
-    /// A demonstration of seconds instead of minutes; the result says that it is one.
-    #[arg(long)]
-    pub(crate) quick: bool,
     /// Seconds of traffic before the measured part [default: 30, quick: 1].
     #[arg(long, value_name = "SECONDS")]
     pub(crate) warmup: Option<f64>,
     /// Seconds measured [default: 120, quick: 8].
     #[arg(long, value_name = "SECONDS")]
     pub(crate) duration: Option<f64>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// How often, and what to print.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct Output {
+    /// A demonstration of seconds instead of minutes; the result says that it is one.
+    #[arg(long)]
+    pub(crate) quick: bool,
     /// Independent repetitions of each client [default: 5, quick: 3].
     #[arg(long, value_name = "N")]
     pub(crate) runs: Option<u32>,
@@ -111,8 +126,13 @@ pub(crate) struct Measure {
     #[arg(long, value_name = "BYTES", default_value = "64", value_parser = frame_size)]
     pub(crate) size: FrameSize,
     /// Frames per second (20000, 20k, 1.5 Mpps) or bits per second on the line ('1 Gbit/s').
-    #[arg(long, default_value = "20k")]
-    pub(crate) rate: RateSpec,
+    /// [default: 20k]
+    #[arg(long)]
+    pub(crate) rate: Option<RateSpec>,
+    /// When frames leave, as keys of a scenario's traffic.pattern table: `kind = "poisson"`,
+    /// `kind = "trains", length = 64`, `kind = "replay", file = "x.pcap"` (which has its own rate).
+    #[arg(long, value_name = "TOML")]
+    pub(crate) pattern: Option<Pattern>,
     /// The frames, as keys of a scenario's traffic.frame table: `vlans = [100], network = "ipv6"`, which takes
     /// --size 88 or more (packet, xdp, dpdk, mem; one way).
     #[arg(long, value_name = "TOML", default_value = "", hide_default_value = true)]
@@ -150,6 +170,70 @@ pub(crate) struct Measure {
     pub(crate) dpdk: Dpdk,
     #[command(flatten)]
     pub(crate) protocol: Protocol,
+}
+
+const CONVOY_HELP: &str = "\
+Trains rather than pairs of frames: a link that is several (LACP) may send both frames of a pair through one of
+its members, or through two, and a pair then shows any multiple or part of what the link has. A train fills all.
+
+Examples:
+  usect convoy scenarios/fiber.toml --quick     two lengths of fiber and two frame sizes, inside the process
+  usect convoy scenarios/fiber-xdp.toml         the same between veth interfaces
+  usect convoy --tx xdp:eth1 --rx xdp:eth2 --size 64 --size 1522 --length 100 --trains 100 --pause 1ms";
+
+const TRAIN_HELP: &str = "\
+Examples:
+  usect train scenarios/fiber.toml --quick
+  usect train --tx xdp:eth1 --rx xdp:eth2 --length 256 --trains 1000 --pause 1ms
+  usect train --tx packet:eth1 --rx packet:eth2 --length 20 --spacing 15us";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Trains {
+    /// A scenario in TOML; or name the ports.
+    #[arg(required_unless_present_all = ["tx", "rx"], conflicts_with_all = ["tx", "rx"])]
+    pub(crate) scenario: Option<PathBuf>,
+    /// Only these clients of the scenario.
+    #[arg(long = "client", value_name = "NAME", requires = "scenario")]
+    pub(crate) clients: Vec<String>,
+    /// The port that sends.
+    #[arg(long, value_name = "PORT", requires = "rx")]
+    pub(crate) tx: Option<PortName>,
+    /// The port that receives.
+    #[arg(long, value_name = "PORT", requires = "tx")]
+    pub(crate) rx: Option<PortName>,
+    /// Frame size in bytes, FCS included; may be repeated [default: the scenario's, or 64].
+    #[arg(long = "size", value_name = "BYTES", value_parser = frame_size)]
+    pub(crate) sizes: Vec<FrameSize>,
+    /// Frames of a train, 2 to 65536 [default: the scenario's, or 100].
+    #[arg(long, value_name = "N")]
+    pub(crate) length: Option<u32>,
+    /// Time between the departures of two frames of a train (15us, 200ns) [default: back to back].
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
+    pub(crate) spacing: Option<u64>,
+    /// Time between the last frame of a train and the head of the next [default: long enough for the line to empty,
+    /// where it is known, and 1ms at least].
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
+    pub(crate) pause: Option<u64>,
+    /// Trains measured in each run.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) trains: u64,
+    /// Core of the sending thread.
+    #[arg(long, value_name = "CORE")]
+    pub(crate) tx_core: Option<usize>,
+    /// Core of the receiving thread.
+    #[arg(long, value_name = "CORE")]
+    pub(crate) rx_core: Option<usize>,
+    #[command(flatten)]
+    pub(crate) dpdk: Dpdk,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// A time as people write it: `15us`, `1.5 ms`.
+fn nanoseconds(text: &str) -> Result<u64, String> {
+    let bad = || format!("`{text}` is not a time: write 200ns, 15us, 1ms or 2s");
+    let time: jiff::SignedDuration = text.parse().map_err(|_| bad())?;
+    u64::try_from(time.as_nanos()).map_err(|_| bad())
 }
 
 /// How DPDK is started.

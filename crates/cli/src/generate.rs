@@ -6,9 +6,8 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
-use usect_core::frame_spec::FrameSpec;
 use usect_core::port_name::Engine;
-use usect_core::scenario::{ClientSpec, CoreSpec, Mode, Stamp, TrafficSpec, Wait};
+use usect_core::scenario::{ClientSpec, CoreSpec, Stamp, TrafficSpec, Wait};
 use usect_rig::generate::{Generated, generate};
 
 /// The one document of `--json`, documented in docs/run-json.md.
@@ -47,14 +46,7 @@ pub(crate) fn run(args: &Generate) -> Result<ExitCode> {
         tx: Some(args.tx.clone()),
         rx: Some(args.rx.clone().unwrap_or_else(|| args.tx.clone())),
     };
-    let traffic = TrafficSpec {
-        frame_size: args.size,
-        rate,
-        mode: Mode::OneWay,
-        frame: FrameSpec::default(),
-        flows: 1,
-        both: false,
-    };
+    let traffic = TrafficSpec::evenly(args.size, rate);
     let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, ..CoreSpec::default() };
     let scenario = session::between_ports(client, traffic, cores, args.dpdk.clone().into());
     scenario.check().map_err(|(_, message)| anyhow::anyhow!(message))?;

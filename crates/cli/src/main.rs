@@ -9,6 +9,7 @@ mod lab;
 mod progress;
 mod report;
 mod session;
+mod trains;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -25,6 +26,8 @@ fn main() -> ExitCode {
     let outcome = match args.command {
         Command::Compare(compare) => session::compare(&compare),
         Command::Measure(measure) => session::measure(&measure),
+        Command::Convoy(trains) => trains::run("convoy", &trains),
+        Command::Train(trains) => trains::run("train", &trains),
         Command::Generate(generate) => generate::run(&generate),
         Command::Report(report) => report::run(&report),
         Command::Lab(command) => lab::run(&command),

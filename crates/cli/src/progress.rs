@@ -23,7 +23,7 @@ impl Bars {
 
     pub(crate) fn begin(&self, trial: &Trial) {
         let of = self.trials.map_or(String::new(), |n| format!(" of {n} trials"));
-        self.bar.set_prefix(format!("{} run {}{of}", trial.client.name, trial.run));
+        self.bar.set_prefix(format!("{} run {}{of}", trial.label(), trial.run));
         self.bar.set_position(0);
     }
 
@@ -36,7 +36,11 @@ impl Bars {
         let counts = &result.client.counts;
         let line = format!(
             "{} run {}: {} frames sent, {} received, {} lost",
-            result.trial.client.name, result.trial.run, counts.sent, counts.received, counts.lost
+            result.trial.label(),
+            result.trial.run,
+            counts.sent,
+            counts.received,
+            counts.lost
         );
         if self.plain {
             eprintln!("{line}");

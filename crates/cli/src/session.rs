@@ -1,6 +1,6 @@
 //! A measuring session: from flags to a resolved scenario, through its trials, to a stored run.
 
-use crate::args::{Compare, Measure, Protocol as ProtocolArgs, WaitArg};
+use crate::args::{Compare, Measure, Output, Protocol as ProtocolArgs, WaitArg};
 use crate::progress::Bars;
 use crate::say;
 use anyhow::{Context, Result, bail};
@@ -9,7 +9,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use usect_core::port_name::Engine;
+use usect_core::capture::Capture;
+use usect_core::case::Vary;
+use usect_core::pattern::Pattern;
+use usect_core::port_name::{Engine, PortName};
+use usect_core::rate::RateSpec;
 use usect_core::run::{Header, SCHEMA};
 use usect_core::scenario::{ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec, Wait};
 use usect_core::trial::TrialResult;
@@ -24,12 +28,38 @@ pub(crate) const INTERRUPTED: u8 = 130;
 
 /// `usect compare`.
 pub(crate) fn compare(args: &Compare) -> Result<ExitCode> {
-    let path = args.scenario.display();
-    let text = std::fs::read_to_string(&args.scenario).with_context(|| format!("the scenario {path} can't be read"))?;
+    let (scenario, slug) = load(&args.scenario, &args.clients)?;
+    Session::new("compare", slug, timed(scenario, &args.protocol), &args.protocol.output)?.run()
+}
+
+/// A scenario of these clients, or of all that it has where none is named, with a name for its runs.
+pub(crate) fn load(file: &Path, clients: &[String]) -> Result<(Scenario, String)> {
+    let path = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| format!("the scenario {path} can't be read"))?;
     let mut scenario = Scenario::parse(&text).map_err(|e| anyhow::anyhow!("{path}: {e}"))?;
-    select(&mut scenario, &args.clients)?;
-    let slug = args.scenario.file_stem().and_then(|s| s.to_str()).unwrap_or("compare").to_owned();
-    Session::new("compare", slug, scenario, &args.protocol)?.run()
+    select(&mut scenario, clients)?;
+    let slug = file.file_stem().and_then(|s| s.to_str()).unwrap_or("run").to_owned();
+    // A capture's name is relative to that of the scenario that has it.
+    read_capture(&mut scenario, file.parent().unwrap_or(Path::new("")))?;
+    Ok((scenario, slug))
+}
+
+/// Reads the capture that a scenario replays, if it does.
+fn read_capture(scenario: &mut Scenario, folder: &Path) -> Result<()> {
+    let Pattern::Replay(replay) = &mut scenario.traffic.pattern else { return Ok(()) };
+    let path = folder.join(&replay.file);
+    let file = std::fs::File::open(&path).with_context(|| format!("the capture {} can't be read", path.display()))?;
+    let read = Capture::read(std::io::BufReader::new(file));
+    replay.capture = read.map_err(|e| anyhow::anyhow!("{} {e}", path.display()))?;
+    Ok(())
+}
+
+/// A scenario with warm-up and duration as the user wants them.
+fn timed(mut scenario: Scenario, args: &ProtocolArgs) -> Scenario {
+    let slot = if args.output.quick { &mut scenario.quick } else { &mut scenario.protocol };
+    slot.warmup_s = args.warmup.unwrap_or(slot.warmup_s);
+    slot.duration_s = args.duration.unwrap_or(slot.duration_s);
+    scenario
 }
 
 /// Keeps the clients named, in the scenario's order; all of them when none is.
@@ -44,12 +74,7 @@ fn select(scenario: &mut Scenario, names: &[String]) -> Result<()> {
 
 /// `usect measure`.
 pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
-    if args.tx == args.rx && !matches!(args.tx.engine, Engine::Dpdk | Engine::Mem) {
-        bail!("--tx and --rx are the same port, {}: name the two ends of a path", args.tx);
-    }
-    if args.tx.engine != args.rx.engine {
-        bail!("--tx uses the {} engine and --rx the {}: one client has one engine", args.tx.engine, args.rx.engine);
-    }
+    check_ports(&args.tx, &args.rx)?;
     let wait = match args.wait {
         WaitArg::Poll => Wait::Poll,
         WaitArg::Block => Wait::Block,
@@ -69,9 +94,11 @@ pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
         (false, true) => Mode::RoundTrip,
         (false, false) => Mode::OneWay,
     };
+    let pattern = args.pattern.clone().unwrap_or_default();
     let traffic = TrafficSpec {
         frame_size: args.size,
-        rate: args.rate,
+        rate: args.rate.or_else(|| pattern.replay().is_none().then_some(RateSpec::Frames(20_000))),
+        pattern,
         mode,
         frame: args.frame.clone(),
         flows: args.flows,
@@ -80,7 +107,19 @@ pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
     let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, back: args.back_core, ..CoreSpec::default() };
     let mut scenario = between_ports(client, traffic, cores, args.dpdk.clone().into());
     scenario.title = format!("{} to {}", args.tx, args.rx);
-    Session::new("measure", "measure".into(), scenario, &args.protocol)?.run()
+    read_capture(&mut scenario, Path::new(""))?;
+    Session::new("measure", "measure".into(), timed(scenario, &args.protocol), &args.protocol.output)?.run()
+}
+
+/// Two ports that can be the ends of a path.
+pub(crate) fn check_ports(tx: &PortName, rx: &PortName) -> Result<()> {
+    if tx == rx && !matches!(tx.engine, Engine::Dpdk | Engine::Mem) {
+        bail!("--tx and --rx are the same port, {tx}: name the two ends of a path");
+    }
+    if tx.engine != rx.engine {
+        bail!("--tx uses the {} engine and --rx the {}: one client has one engine", tx.engine, rx.engine);
+    }
+    Ok(())
 }
 
 /// A scenario of one client between ports of the user's own.
@@ -91,6 +130,7 @@ pub(crate) fn between_ports(client: ClientSpec, traffic: TrafficSpec, cores: Cor
         protocol: Protocol::default(),
         quick: Protocol::quick(),
         dut: DutSpec::External {},
+        vary: Vary::default(),
         cores,
         dpdk,
         clients: vec![client],
@@ -106,7 +146,7 @@ pub(crate) fn alone() -> Result<usect_lab::Lock> {
     Ok(lock)
 }
 
-struct Session {
+pub(crate) struct Session {
     procedure: &'static str,
     slug: String,
     scenario: Scenario,
@@ -117,10 +157,8 @@ struct Session {
 }
 
 impl Session {
-    fn new(procedure: &'static str, slug: String, mut scenario: Scenario, args: &ProtocolArgs) -> Result<Session> {
+    pub(crate) fn new(procedure: &'static str, slug: String, mut scenario: Scenario, args: &Output) -> Result<Session> {
         let slot = if args.quick { &mut scenario.quick } else { &mut scenario.protocol };
-        slot.warmup_s = args.warmup.unwrap_or(slot.warmup_s);
-        slot.duration_s = args.duration.unwrap_or(slot.duration_s);
         slot.runs = args.runs.unwrap_or(slot.runs);
         let protocol = *slot;
         scenario.check().map_err(|(_, message)| anyhow::anyhow!(message))?;
@@ -128,7 +166,7 @@ impl Session {
         Ok(Session { procedure, slug, scenario, protocol, quick, json, out })
     }
 
-    fn run(self) -> Result<ExitCode> {
+    pub(crate) fn run(self) -> Result<ExitCode> {
         let _lock = alone()?;
         let folder = store::create(&self.out, &self.slug)?;
         let stop = stop_on_signal()?;

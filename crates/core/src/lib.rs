@@ -5,12 +5,16 @@
 #![forbid(unsafe_code)]
 
 pub mod buckets;
+pub mod capture;
+pub mod case;
 pub mod environment;
+pub mod fiber;
 pub mod frame;
 pub mod frame_spec;
 pub mod histogram;
 pub mod instant;
 pub mod measurement;
+pub mod pattern;
 pub mod port_name;
 pub mod rate;
 pub mod run;
@@ -24,4 +28,5 @@ pub mod stats;
 pub mod summary;
 pub mod template;
 pub mod tracker;
+pub mod trains;
 pub mod trial;

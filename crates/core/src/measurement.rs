@@ -5,6 +5,7 @@ use crate::series::Point;
 use crate::stages::Stages;
 use crate::stall::CoreStalls;
 use crate::tracker::{Counts, Unbalanced};
+use crate::trains::Trains;
 use serde::{Deserialize, Serialize};
 
 /// What one client, or the truth, saw in one trial. All distributions are in nanoseconds.
@@ -22,6 +23,8 @@ pub struct Measurement {
     pub lateness: Option<Histogram>,
     /// Where the time was spent, where frames were stamped at more points than the two of `latency`.
     pub stages: Option<Stages>,
+    /// Trains, where frames left in trains.
+    pub trains: Option<Trains>,
     /// Its parts, where it has several: flows, pairs of ports, the other direction.
     pub streams: Vec<Stream>,
     /// Requested and achieved rate; absent for taps, and for fewer than two frames.
@@ -102,6 +105,10 @@ impl Measurement {
         match (&mut self.stages, &other.stages) {
             (Some(stages), Some(more)) => stages.add(more),
             (stages, more) => *stages = stages.take().or_else(|| more.clone()),
+        }
+        match (&mut self.trains, &other.trains) {
+            (Some(trains), Some(more)) => trains.add(more),
+            (trains, more) => *trains = trains.take().or_else(|| more.clone()),
         }
         self.unattributed += other.unattributed;
         self.overwritten += other.overwritten;

@@ -21,6 +21,17 @@ impl Rate {
         (frames > 0).then_some(Rate { frames, per_ns: 1_000_000_000 })
     }
 
+    /// `frames` in every `per_ns` nanoseconds; `None` where either is zero.
+    pub fn ratio(frames: u64, per_ns: u64) -> Option<Rate> {
+        (frames > 0 && per_ns > 0).then_some(Rate { frames, per_ns })
+    }
+
+    /// One departure where this has `times` as many.
+    pub fn slower(self, times: u64) -> Rate {
+        let divisor = greatest_common_divisor(self.frames, times);
+        Rate { frames: self.frames / divisor, per_ns: self.per_ns * (times / divisor) }
+    }
+
     /// As fast as it goes: everything is due at once.
     pub const UNPACED: Rate = Rate { frames: 1, per_ns: 0 };
 

@@ -1,6 +1,7 @@
 //! A run: the only thing that is stored, reported and exported. `run.json` is this module, in JSON;
 //! its schema is documented in `docs/run-json.md`.
 
+use crate::case::Case;
 use crate::environment::Environment;
 use crate::histogram::Histogram;
 use crate::measurement::{Measurement, Pace};
@@ -11,6 +12,7 @@ use crate::stall::CoreStalls;
 use crate::stats::{self, Accuracy, Estimate, Quantile};
 use crate::summary::Summary;
 use crate::tracker::Counts;
+use crate::trains::TrainsRecord;
 use crate::trial::{Trial, TrialResult};
 use serde::{Deserialize, Serialize};
 
@@ -59,8 +61,11 @@ pub struct Run {
 /// A client's trials, pooled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClientRecord {
-    /// The client's name.
+    /// The client's name, and its case where the scenario has several.
     pub client: String,
+    /// What was different from the scenario.
+    #[serde(default, skip_serializing_if = "Case::is_plain")]
+    pub case: Case,
     /// Trials pooled.
     pub runs: u32,
     /// What the client saw.
@@ -132,6 +137,9 @@ pub struct Record {
     /// Where the time was spent, where frames were stamped at more points than the two of `latency`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<StagesRecord>,
+    /// Trains, where frames left in trains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trains: Option<TrainsRecord>,
     /// Its parts, where it has several: flows, pairs of ports; and the other direction, which is not part of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamRecord>,
@@ -175,6 +183,7 @@ impl Record {
             scheduled: m.scheduled.as_ref().map(Summary::of),
             lateness: m.lateness.as_ref().map(Summary::of),
             stages: m.stages.as_ref().map(Stages::record_of),
+            trains: m.trains.as_ref().map(TrainsRecord::of),
             streams: m
                 .streams
                 .iter()
@@ -208,8 +217,10 @@ impl TrialRecord {
 /// A client's trials pooled, with their distributions.
 #[derive(Debug, Clone)]
 pub struct Pooled {
-    /// The client's name.
+    /// The client's name, and its case.
     pub client: String,
+    /// What was different from the scenario.
+    pub case: Case,
     /// What it saw.
     pub measured: Measurement,
     /// What the taps saw.
@@ -220,11 +231,12 @@ pub struct Pooled {
 pub fn pool(results: &[TrialResult]) -> Vec<Pooled> {
     let mut pooled: Vec<Pooled> = Vec::new();
     for result in results {
-        let name = &result.trial.client.name;
-        match pooled.iter_mut().find(|p| p.client == *name) {
+        let name = result.trial.label();
+        match pooled.iter_mut().find(|p| p.client == name) {
             Some(so_far) => so_far.add(result),
             None => pooled.push(Pooled {
-                client: name.clone(),
+                client: name,
+                case: result.trial.case,
                 measured: result.client.clone(),
                 truth: result.truth.clone(),
             }),
@@ -297,7 +309,7 @@ fn pool_measurement(into: &mut Measurement, more: &Measurement) {
 impl ClientRecord {
     /// Everything that follows from a client's trials.
     pub fn of(pooled: &Pooled, results: &[TrialResult]) -> ClientRecord {
-        let own: Vec<&TrialResult> = results.iter().filter(|r| r.trial.client.name == pooled.client).collect();
+        let own: Vec<&TrialResult> = results.iter().filter(|r| r.trial.label() == pooled.client).collect();
         let known_delay_ns = own.iter().find_map(|r| r.known_delay_ns);
         let doubt = pooled.doubt();
         let against = |side: fn(&Measurement) -> Option<Histogram>| {
@@ -311,6 +323,7 @@ impl ClientRecord {
         let errors = against(|m| Some(m.latency.clone())).unwrap_or_default();
         ClientRecord {
             client: pooled.client.clone(),
+            case: pooled.case,
             runs: own.len() as u32,
             measured: Record::of(&pooled.measured),
             truth: pooled.truth.as_ref().map(Record::of),
@@ -367,13 +380,8 @@ mod tests {
             measured.latency.record(ns);
             tapped.latency.record(truth);
         }
-        let traffic = Traffic {
-            frame_size: crate::frame::FrameSize::MIN,
-            rate: crate::rate::Rate::per_second(1000).unwrap(),
-            warmup_frames: 0,
-            frames: 100,
-            mode: Default::default(),
-        };
+        let rate = crate::rate::Rate::per_second(1000).unwrap();
+        let traffic = Traffic::evenly(crate::frame::FrameSize::MIN, rate, 100);
         let client = ClientSpec {
             name: client.into(),
             engine: crate::port_name::Engine::Udp,
@@ -385,7 +393,7 @@ mod tests {
             rx: None,
         };
         TrialResult {
-            trial: Trial { client, run, traffic },
+            trial: Trial { run, ..Trial::once(client, traffic) },
             started: String::new(),
             client: measured,
             truth: Some(tapped),

@@ -1,20 +1,21 @@
 //! What a user asks for: a path, a traffic, a protocol of repetition and the clients to compare.
 
 mod client;
+mod spool;
 
 pub use client::{ClientSpec, PairSpec, Stamp, Wait};
+pub use spool::{Impairments, Jitter, SpoolSpec};
 
+use crate::case::Vary;
 use crate::frame::{Endpoint, Flow, FrameSize};
 use crate::frame_spec::FrameSpec;
+use crate::pattern::Pattern;
 use crate::port_name::Engine;
-use crate::rate::RateSpec;
+use crate::rate::{Rate, RateSpec};
 use crate::template::Template;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
-
-/// Longest time for which a spool holds a frame: RFC 2544 waits for residual frames for two seconds.
-const LONGEST_DELAY_NS: u64 = 1_000_000_000;
 
 /// Most flows: each keeps a window of the numbers that it has seen, and a distribution.
 const MOST_FLOWS: u16 = 256;
@@ -35,6 +36,9 @@ pub struct Scenario {
     pub quick: Protocol,
     /// What stands between sender and receiver.
     pub dut: DutSpec,
+    /// What is tried in several ways.
+    #[serde(default, skip_serializing_if = "Vary::is_nothing")]
+    pub vary: Vary,
     /// Cores to pin to; those not named are chosen.
     #[serde(default)]
     pub cores: CoreSpec,
@@ -47,13 +51,17 @@ pub struct Scenario {
 }
 
 /// The traffic of every client.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficSpec {
     /// Ethernet frame size with FCS, in bytes.
     pub frame_size: FrameSize,
-    /// Constant rate.
-    pub rate: RateSpec,
+    /// Mean rate; absent where a capture is replayed, which has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RateSpec>,
+    /// How departures follow each other; by default evenly.
+    #[serde(default, skip_serializing_if = "Pattern::is_constant")]
+    pub pattern: Pattern,
     /// One way (the default) or round trip.
     #[serde(default)]
     pub mode: Mode,
@@ -136,7 +144,7 @@ impl Protocol {
 }
 
 /// What stands between sender and receiver.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DutSpec {
     /// Nothing: the two interfaces are the ends of one veth pair.
@@ -154,14 +162,8 @@ pub enum DutSpec {
         #[serde(default)]
         faults: Faults,
     },
-    /// A delay line between two ports: every frame leaves a fixed time after it came.
-    Spool {
-        /// Engine of its two ports.
-        #[serde(default = "default_forwarder_engine")]
-        engine: Engine,
-        /// How long it holds each frame, in nanoseconds.
-        delay_ns: u64,
-    },
+    /// A delay line between two ports, such as a fiber.
+    Spool(SpoolSpec),
     /// Whatever connects the ports that each client names; usect sets nothing up.
     External {},
 }
@@ -178,24 +180,50 @@ impl DutSpec {
             DutSpec::XdpForwarder {} => "xdp-forwarder",
             DutSpec::Bridge {} => "bridge",
             DutSpec::Forwarder { .. } => "forwarder",
-            DutSpec::Spool { .. } => "spool",
+            DutSpec::Spool(_) => "spool",
             DutSpec::External {} => "external",
+        }
+    }
+
+    /// Whose ports it stands between, where it is a thread of ours.
+    fn engine(&self) -> Option<Engine> {
+        match self {
+            DutSpec::Forwarder { engine, .. } => Some(*engine),
+            DutSpec::Spool(spool) => Some(spool.engine),
+            _ => None,
+        }
+    }
+
+    /// The spool, if it is one.
+    pub fn spool(&self) -> Option<&SpoolSpec> {
+        match self {
+            DutSpec::Spool(spool) => Some(spool),
+            _ => None,
+        }
+    }
+
+    /// The delay that it is known to impose on a frame of a size, in nanoseconds, where it is known.
+    pub fn known_delay_ns(&self, size: FrameSize) -> Option<u64> {
+        match self {
+            DutSpec::Wire {} => Some(0),
+            DutSpec::Spool(spool) => spool.known_delay_ns(size),
+            _ => None,
         }
     }
 
     /// Whether it uses DPDK.
     pub fn uses_dpdk(&self) -> bool {
-        matches!(self, DutSpec::Forwarder { engine: Engine::Dpdk, .. } | DutSpec::Spool { engine: Engine::Dpdk, .. })
+        self.engine() == Some(Engine::Dpdk)
     }
 
     /// Whether it is inside the process, where only clients of the `mem` engine are.
     pub fn is_mem(&self) -> bool {
-        matches!(self, DutSpec::Forwarder { engine: Engine::Mem, .. } | DutSpec::Spool { engine: Engine::Mem, .. })
+        self.engine() == Some(Engine::Mem)
     }
 
     /// Whether it keeps a core busy.
     pub fn spins(&self) -> bool {
-        matches!(self, DutSpec::Forwarder { .. } | DutSpec::Spool { .. })
+        self.engine().is_some()
     }
 }
 
@@ -269,6 +297,12 @@ impl Scenario {
         Ok(scenario)
     }
 
+    /// The largest frames of all cases.
+    pub fn largest_frame(&self) -> FrameSize {
+        let sizes = self.vary.frame_size.iter().copied();
+        sizes.max_by_key(|size| size.with_fcs()).unwrap_or(self.traffic.frame_size)
+    }
+
     /// Rules that no type expresses. An error names a text to look for in the file, and the reason.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         for protocol in [&self.protocol, &self.quick] {
@@ -277,13 +311,13 @@ impl Scenario {
         if self.clients.is_empty() {
             return Err(("client", "there is no [[client]]: name at least one".into()));
         }
-        if matches!(self.dut, DutSpec::Spool { delay_ns, .. } if delay_ns > LONGEST_DELAY_NS) {
-            return Err((
-                "delay_ns",
-                "delay_ns is at most 1000000000, one second: frames are waited for no longer".into(),
-            ));
+        self.vary.check(self).map_err(|message| ("vary", message))?;
+        for case in self.vary.cases() {
+            if let Some(spool) = case.dut(&self.dut).spool() {
+                spool.check().map_err(|message| ("dut", message))?;
+            }
+            case.traffic(&self.traffic).check().map_err(|message| ("traffic", message))?;
         }
-        self.traffic.check().map_err(|message| ("[traffic", message))?;
         let mut names = BTreeSet::new();
         for client in &self.clients {
             client.check(&self.dut, &self.traffic).map_err(|message| ("[[client]]", message))?;
@@ -302,7 +336,35 @@ fn bad(text: &str, at: usize, message: String) -> BadScenario {
 }
 
 impl TrafficSpec {
+    /// Plain frames, one after another, one way.
+    pub fn evenly(frame_size: FrameSize, rate: RateSpec) -> TrafficSpec {
+        TrafficSpec {
+            frame_size,
+            rate: Some(rate),
+            pattern: Pattern::default(),
+            mode: Mode::OneWay,
+            flows: 1,
+            both: false,
+            frame: FrameSpec::default(),
+        }
+    }
+
+    /// The rate that its pattern keeps on average; `None` without one, or before a capture was read.
+    pub fn mean_rate(&self) -> Option<Rate> {
+        match self.pattern.replay() {
+            Some(replay) => replay.rate(),
+            None => Some(self.rate?.resolve(self.frame_size.with_fcs())),
+        }
+    }
+
     fn check(&self) -> Result<(), String> {
+        self.pattern.check(self.rate.map(|rate| rate.resolve(self.frame_size.with_fcs())))?;
+        if !self.pattern.is_constant() && self.mode == Mode::PingPong {
+            return Err("in ping-pong frames leave when the last one is back: leave pattern out".into());
+        }
+        if self.pattern.train().is_some() && (self.mode.returns() || self.flows > 1 || self.both) {
+            return Err("trains go one way, in one flow: leave mode, flows and both out".into());
+        }
         if self.mode.returns() && !self.frame.is_plain() {
             return Err("frames by template go one way: the reflector turns plain frames round only".into());
         }

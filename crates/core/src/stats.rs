@@ -3,6 +3,7 @@
 use crate::buckets;
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
+use statrs::distribution::{Beta, ContinuousCDF};
 use std::fmt;
 
 /// The percentiles of every table: p50 to p99.9999 (paper 000 reports to 1−10⁻⁶).
@@ -169,6 +170,56 @@ fn binomial_weights(n: u64, q: f64) -> (u64, Vec<f64>) {
         down.push(weight);
     }
     (k, down)
+}
+
+/// A figure in whatever unit, with its two-sided 95% interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Bounded {
+    /// The figure.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Bounded {
+    /// In a unit of which one of its own has `factor`, at least 0.
+    pub fn times(self, factor: f64) -> Bounded {
+        Bounded { value: self.value * factor, low: self.low * factor, high: self.high * factor }
+    }
+
+    /// Less an exact figure.
+    pub fn minus(self, exact: f64) -> Bounded {
+        Bounded { value: self.value - exact, low: self.low - exact, high: self.high - exact }
+    }
+}
+
+/// The median of a few values, with the exact binomial interval of its order statistics; `None` below six.
+pub fn median(mut values: Vec<f64>) -> Option<Bounded> {
+    values.sort_unstable_by(f64::total_cmp);
+    let samples = values.len() as u64;
+    let (low, high) = rank_interval(samples, LADDER[0], ONE_SIDE)?;
+    let at = |rank: u64| values[rank as usize - 1];
+    Some(Bounded { value: at(samples.div_ceil(2)), low: at(low), high: at(high) })
+}
+
+/// The share of things that something happened to, in groups of `size` in which it may happen to neighbours alike:
+/// the wider of the exact interval of independent ones (Clopper and Pearson) and of that of the groups' own spread.
+/// `None` without groups.
+pub fn share_of_groups(happened: &[u64], size: u64) -> Option<Bounded> {
+    let groups = happened.len() as f64;
+    let (all, some) = (groups * size as f64, happened.iter().sum::<u64>() as f64);
+    if all == 0.0 {
+        return None;
+    }
+    let beta = |a: f64, b: f64, share: f64| Beta::new(a, b).map_or(f64::NAN, |beta| beta.inverse_cdf(share));
+    let low = if some == 0.0 { 0.0 } else { beta(some, all - some + 1.0, ONE_SIDE) };
+    let high = if some == all { 1.0 } else { beta(some + 1.0, all - some, 1.0 - ONE_SIDE) };
+    let value = some / all;
+    let squares: f64 = happened.iter().map(|&n| (n as f64 / size as f64 - value).powi(2)).sum();
+    let spread = if groups > 1.0 { 1.96 * (squares / (groups - 1.0) / groups).sqrt() } else { 0.0 };
+    Some(Bounded { value, low: low.min((value - spread).max(0.0)), high: high.max((value + spread).min(1.0)) })
 }
 
 /// The Kolmogorov–Smirnov distance: the largest vertical gap between two distributions, 0 to 1.

@@ -25,6 +25,30 @@ pub enum Tag {
     },
 }
 
+impl Tag {
+    /// The number of a frame of these, the one nearest to `near` of those that end alike; `None` where the frame is too
+    /// short to have one.
+    #[inline]
+    pub fn number(&self, frame: &[u8], near: u64) -> Option<u64> {
+        let distance = match *self {
+            Tag::Signature(at) => {
+                let at = at + signature::SEQUENCE_OFFSET;
+                let number = u32::from_le_bytes(frame.get(at..at + 4)?.try_into().ok()?);
+                i64::from(number.wrapping_sub(near as u32) as i32)
+            }
+            Tag::Number { at, width: 2 } => {
+                let number = u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?);
+                i64::from(number.wrapping_sub(near as u16) as i16)
+            }
+            Tag::Number { at, .. } => {
+                let number = u32::from_be_bytes(frame.get(at..at + 4)?.try_into().ok()?);
+                i64::from(number.wrapping_sub(near as u32) as i32)
+            }
+        };
+        near.checked_add_signed(distance)
+    }
+}
+
 /// A field that changes, resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Vary {

@@ -1,18 +1,24 @@
 //! One trial: one run of one traffic over one path, by one client.
 
+use crate::case::Case;
 use crate::frame::FrameSize;
 use crate::measurement::Measurement;
+use crate::pattern::Pattern;
 use crate::rate::Rate;
 use crate::scenario::{ClientSpec, Mode, Protocol, TrafficSpec};
+use crate::schedule::Schedule;
 use serde::{Deserialize, Serialize};
 
 /// The frames of a trial, resolved to exact numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Size of every frame.
     pub frame_size: FrameSize,
-    /// Constant departure rate.
+    /// Mean departure rate.
     pub rate: Rate,
+    /// How departures follow each other.
+    #[serde(default, skip_serializing_if = "Pattern::is_constant")]
+    pub pattern: Pattern,
     /// Frames sent first, at the same rate, and not measured.
     pub warmup_frames: u64,
     /// Frames measured.
@@ -22,17 +28,33 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Exact numbers of frames under a protocol; at least one is measured.
+    /// `frames` frames one after another, one way, all measured.
+    pub fn evenly(frame_size: FrameSize, rate: Rate, frames: u64) -> Traffic {
+        Traffic { frame_size, rate, pattern: Pattern::default(), warmup_frames: 0, frames, mode: Mode::OneWay }
+    }
+
+    /// Exact numbers of frames under a protocol; at least one, or one train, is measured, and trains are whole. The
+    /// spec was checked, and the capture that it replays, read.
     pub fn of(spec: &TrafficSpec, protocol: &Protocol) -> Traffic {
-        let rate = spec.rate.resolve(spec.frame_size.with_fcs());
-        let frames = |seconds: f64| rate.frames_in((seconds * 1e9) as u64);
+        let rate = spec.mean_rate().expect("a checked traffic has a rate");
+        let unit = spec.pattern.train().map_or(1, |train| u64::from(train.length));
+        let frames = |seconds: f64| {
+            let frames = rate.frames_in((seconds * 1e9) as u64);
+            if unit > 1 { (frames + unit / 2) / unit * unit } else { frames }
+        };
         Traffic {
             frame_size: spec.frame_size,
             rate,
+            pattern: spec.pattern.clone(),
             warmup_frames: frames(protocol.warmup_s),
-            frames: frames(protocol.duration_s).max(1),
+            frames: frames(protocol.duration_s).max(unit),
             mode: spec.mode,
         }
+    }
+
+    /// Its departures.
+    pub fn schedule(&self) -> Schedule {
+        Schedule::new(&self.pattern, self.rate, self.warmup_frames + self.frames)
     }
 }
 
@@ -43,8 +65,23 @@ pub struct Trial {
     pub client: ClientSpec,
     /// Which repetition, from 1.
     pub run: u32,
+    /// What is different from the scenario.
+    #[serde(default, skip_serializing_if = "Case::is_plain")]
+    pub case: Case,
     /// What is sent.
     pub traffic: Traffic,
+}
+
+impl Trial {
+    /// A single one, as the scenario says.
+    pub fn once(client: ClientSpec, traffic: Traffic) -> Trial {
+        Trial { client, run: 1, case: Case::default(), traffic }
+    }
+
+    /// The name of what it is a repetition of: the client, in its case.
+    pub fn label(&self) -> String {
+        if self.case.is_plain() { self.client.name.clone() } else { format!("{}, {}", self.client.name, self.case) }
+    }
 }
 
 /// What became of a trial.

@@ -1,46 +1,51 @@
 //! A port forwarder in user space: two streams in opposite directions between any two ports (paper 000
 //! §3.2), with faults on the way out if they are wanted.
 
-use crate::spinning::{Done, Spinning, Work};
+use crate::spinning::{Done, Seat, Spinning, Work};
 use crate::stream::Stream;
 use crate::{Dut, DutError, Report};
 use std::io;
 use usect_clock::Clock;
 use usect_core::scenario::Faults;
 use usect_port::fault::Faulty;
-use usect_port::{Port, Receive, Transmit};
+use usect_port::{Beside, Port, Receive, Transmit};
+
+/// Who turns the two streams of a forwarder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seats {
+    /// One for both.
+    One(Seat),
+    /// A thread on a core for what goes from left to right, and one for what comes back.
+    Two(Option<usize>, Option<usize>),
+}
 
 /// The running forwarder: one spinning thread for both streams, or one for each.
 pub struct Forwarder(Vec<Spinning>);
 
 impl Forwarder {
-    /// Starts forwarding between two ports, with a thread on each core that is given: one for both streams, or one for
-    /// what goes from `left` to `right` and one for what comes back; `None` is wherever the scheduler likes. `faults`
-    /// hits what goes from `left` to `right`.
-    pub fn start<T, R>(
-        clock: Clock,
-        cores: &[Option<usize>],
-        left: Port<T, R>,
-        right: Port<T, R>,
-        faults: Faults,
-    ) -> Forwarder
+    /// Starts forwarding between two ports. `faults` hits what goes from `left` to `right`.
+    pub fn start<T, R>(clock: Clock, seats: Seats, left: Port<T, R>, right: Port<T, R>, faults: Faults) -> Forwarder
     where
         T: Transmit + 'static,
         R: Receive + 'static,
     {
         let there = There(Stream::new(left.rx, Faulty::new(right.tx, faults), |_| ()));
         let back = Back { stream: Stream::new(right.rx, left.tx, |_| ()), returned: 0 };
-        Forwarder(match *cores {
-            [core, of_back] => vec![
-                Spinning::start("forwarder", clock, core, there),
-                Spinning::start("forwarder back", clock, of_back, back),
+        Forwarder(match seats {
+            Seats::Two(core, of_back) => vec![
+                Spinning::start("forwarder", clock, Seat::Own(core), there),
+                Spinning::start("forwarder back", clock, Seat::Own(of_back), back),
             ],
-            _ => vec![Spinning::start("forwarder", clock, cores.first().copied().flatten(), (there, back))],
+            Seats::One(seat) => vec![Spinning::start("forwarder", clock, seat, (there, back))],
         })
     }
 }
 
 impl Dut for Forwarder {
+    fn guest(&mut self) -> Option<Box<dyn Beside>> {
+        self.0.iter_mut().find_map(Spinning::guest)
+    }
+
     fn stop(self: Box<Self>) -> Result<Report, DutError> {
         let mut whole = Report::default();
         for thread in self.0 {
@@ -111,16 +116,16 @@ mod tests {
 
     #[test]
     fn frames_pass_both_ways_and_faults_one_way_only() {
-        for threads in [&[None][..], &[None, None]] {
-            passes_both_ways(threads);
+        for seats in [Seats::One(Seat::Own(None)), Seats::Two(None, None)] {
+            passes_both_ways(seats);
         }
     }
 
-    fn passes_both_ways(threads: &[Option<usize>]) {
+    fn passes_both_ways(seats: Seats) {
         let clock = Clock::calibrate().unwrap();
         let ((mut outside_a, left), (right, mut outside_b)) = (mem::pair(1514), mem::pair(1514));
         let faults = Faults { drop_every: 4, ..Faults::default() };
-        let forwarder = Forwarder::start(clock, threads, left, right, faults);
+        let forwarder = Forwarder::start(clock, seats, left, right, faults);
         let send = |tx: &mut mem::MemTx| {
             for n in 0..8_u8 {
                 let mut once = Some(());
@@ -141,6 +146,6 @@ mod tests {
         let report = Box::new(forwarder).stop().unwrap();
         assert!(report.done.contains(&("dropped".into(), 2)) && report.done.contains(&("forwarded".into(), 8)));
         assert!(report.done.contains(&("forwarded back".into(), 8)));
-        assert_eq!(report.watches.len(), threads.len());
+        assert_eq!(report.watches.len(), if matches!(seats, Seats::One(_)) { 1 } else { 2 });
     }
 }

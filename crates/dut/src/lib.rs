@@ -10,19 +10,21 @@ mod spool;
 mod stream;
 
 pub use bridge::Bridge;
-pub use forwarder::Forwarder;
+pub use forwarder::{Forwarder, Seats};
 pub use redirect::Redirect;
 pub use reflector::Reflector;
-pub use spool::Spool;
+pub use spinning::Seat;
+pub use spool::{Selection, Spool};
 
 use usect_clock::watch::Watch;
 use usect_core::histogram::Histogram;
 use usect_core::stall::SpanLog;
+use usect_port::Beside;
 
 /// A running device under test. Dropping it stops it.
 pub trait Dut {
-    /// The delay that it is known to impose on every frame, in nanoseconds, where it is known.
-    fn known_delay_ns(&self) -> Option<u64> {
+    /// Its work, where the client's receiving thread is to do it; to be dropped before it is stopped.
+    fn guest(&mut self) -> Option<Box<dyn Beside>> {
         None
     }
 
@@ -90,10 +92,6 @@ pub enum DutError {
 pub struct Wire;
 
 impl Dut for Wire {
-    fn known_delay_ns(&self) -> Option<u64> {
-        Some(0)
-    }
-
     fn stop(self: Box<Self>) -> Result<Report, DutError> {
         Ok(Report::default())
     }

@@ -1,6 +1,6 @@
 //! The far end of a round trip: sends every frame or datagram of a port straight back.
 
-use crate::spinning::{Done, Spinning, Work};
+use crate::spinning::{Done, Seat, Spinning, Work};
 use crate::stream::Stream;
 use crate::{Dut, DutError, Report};
 use std::io;
@@ -19,7 +19,7 @@ impl Reflector {
     {
         let alter = if port.rx.caps().frames { turn_round } else { |_: &mut [u8]| () };
         let echo = Echo { stream: Stream::new(port.rx, port.tx, alter), reflected: 0 };
-        Reflector(Spinning::start("reflector", clock, core, echo))
+        Reflector(Spinning::start("reflector", clock, Seat::Own(core), echo))
     }
 }
 

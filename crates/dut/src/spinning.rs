@@ -1,12 +1,15 @@
-//! A thread that turns a piece of work round and round on its core until it is told to stop.
+//! A piece of work that is turned round and round until it is told to stop: by a thread of its own, or by a client's
+//! receiving thread beside its own work.
 
 use crate::{DutError, Imposed, Report, ThreadWatch};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use usect_clock::Clock;
 use usect_clock::watch::Watch;
+use usect_port::Beside;
 
 /// What a DUT's thread did.
 #[derive(Debug, Default)]
@@ -44,38 +47,96 @@ impl<A: Work, B: Work> Work for (A, B) {
     }
 }
 
-/// The running thread; dropping it stops it.
+/// Who turns the work of a DUT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seat {
+    /// A thread of its own, on a core or wherever the scheduler likes.
+    Own(Option<usize>),
+    /// The client's receiving thread, between its own turns.
+    Receiver,
+}
+
+/// The running work; dropping it stops it.
 pub(crate) struct Spinning {
     what: &'static str,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<io::Result<Report>>>,
+    place: Place,
+}
+
+enum Place {
+    Thread { stop: Arc<AtomicBool>, thread: Option<JoinHandle<io::Result<Report>>> },
+    Guest { guest: Option<Box<dyn Beside>>, report: mpsc::Receiver<io::Result<Report>> },
 }
 
 impl Spinning {
-    /// Starts turning on a core, or wherever the scheduler likes.
-    pub(crate) fn start(what: &'static str, clock: Clock, core: Option<usize>, work: impl Work) -> Spinning {
+    /// Starts turning, or leaves that to whoever takes [`Spinning::guest`].
+    pub(crate) fn start(what: &'static str, clock: Clock, seat: Seat, work: impl Work) -> Spinning {
+        let Seat::Own(core) = seat else {
+            let (sender, report) = mpsc::channel();
+            let guest: Box<dyn Beside> = Box::new(Guest { work: Some(work), report: sender });
+            return Spinning { what, place: Place::Guest { guest: Some(guest), report } };
+        };
         let stop: Arc<AtomicBool> = Arc::default();
         let watched_stop = stop.clone();
         let thread = std::thread::spawn(move || spin(what, &clock, core, work, &watched_stop));
-        Spinning { what, stop, thread: Some(thread) }
+        Spinning { what, place: Place::Thread { stop, thread: Some(thread) } }
     }
 
-    /// Stops it and returns what it did.
+    /// The work, where another thread is to turn it; it reports when it is dropped.
+    pub(crate) fn guest(&mut self) -> Option<Box<dyn Beside>> {
+        match &mut self.place {
+            Place::Thread { .. } => None,
+            Place::Guest { guest, .. } => guest.take(),
+        }
+    }
+
+    /// Stops it and returns what it did. A guest was dropped before.
     pub(crate) fn stop(mut self) -> Result<Report, DutError> {
-        self.stop.store(true, Relaxed);
-        let thread = self.thread.take().expect("only stop and drop take it");
-        let result = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let result = match &mut self.place {
+            Place::Thread { stop, thread } => {
+                stop.store(true, Relaxed);
+                let thread = thread.take().expect("only stop and drop take it");
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            }
+            Place::Guest { guest, report } => {
+                drop(guest.take());
+                report.recv().expect("a guest that is dropped reports")
+            }
+        };
         result.map_err(|source| DutError::Stopped { what: self.what, source })
     }
 }
 
 impl Drop for Spinning {
     fn drop(&mut self) {
-        self.stop.store(true, Relaxed);
-        if let Some(thread) = self.thread.take() {
+        if let Place::Thread { stop, thread } = &mut self.place {
+            stop.store(true, Relaxed);
             // Its result is of no interest to whoever drops it instead of stopping it.
-            let _ = thread.join();
+            let _ = thread.take().map(JoinHandle::join);
         }
+    }
+}
+
+/// Work in another's thread.
+struct Guest<W: Work> {
+    work: Option<W>,
+    report: mpsc::Sender<io::Result<Report>>,
+}
+
+impl<W: Work> Beside for Guest<W> {
+    #[inline]
+    fn turn(&mut self) -> io::Result<usize> {
+        self.work.as_mut().map_or(Ok(0), Work::turn)
+    }
+}
+
+impl<W: Work> Drop for Guest<W> {
+    fn drop(&mut self) {
+        let Some(work) = self.work.take() else { return };
+        // Its thread is the client's, and so is the watch on it.
+        let report =
+            work.finish().map(|Done { counts, imposed }| Report { done: counts, watches: Vec::new(), imposed });
+        // Nobody listens where the trial failed.
+        let _ = self.report.send(report);
     }
 }
 

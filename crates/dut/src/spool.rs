@@ -1,61 +1,78 @@
-//! A delay line between any two ports: every frame leaves a fixed time after it was found, each way. It
-//! says what it really imposed.
+//! A delay line between any two ports, such as a fiber: every frame leaves a known time after it was found, each way,
+//! and behind the one before it. It says what it really imposed.
 
-use crate::spinning::{Done, Spinning, Work};
+mod impair;
+
+use crate::spinning::{Done, Seat, Spinning, Work};
 use crate::{Dut, DutError, Imposed, Report};
+use impair::{Fate, Impairing};
 use std::collections::VecDeque;
 use std::io;
 use usect_clock::Clock;
 use usect_core::buckets::Recorder;
+use usect_core::fiber::LineRate;
 use usect_core::histogram::Histogram;
 use usect_core::instant::Tsc;
+use usect_core::rate::LINE_OVERHEAD;
+use usect_core::scenario::SpoolSpec;
 use usect_core::stall::{Span, SpanLog, THRESHOLD_NS};
-use usect_port::{Port, Receive, Transmit};
+use usect_core::template::{Tag, Template};
+use usect_port::{Beside, Port, Receive, Transmit};
 
-/// The running delay line: one spinning thread for both ways.
-pub struct Spool {
-    thread: Spinning,
-    delay_ns: u64,
+/// Frames are handed over by engines without their FCS.
+const FCS: u64 = 4;
+/// Preamble and start delimiter; see [`LineRate::transmission_ns`].
+const PREAMBLE: u64 = 8;
+/// Parts of a tick in which lines are reckoned, as a power of two.
+const FINE: u32 = 24;
+/// How long a frame waits for the one that is to overtake it.
+const PATIENCE_NS: u64 = 5_000_000;
+
+/// The running delay line, both ways.
+pub struct Spool(Spinning);
+
+/// The frames whose delays a spool keeps a record of.
+pub struct Selection {
+    /// Frames of this flow, from sender to receiver.
+    pub template: Template,
+    /// Where they carry their number.
+    pub tag: Tag,
+    /// From this number on.
+    pub from: u64,
+    /// One in so many.
+    pub every: u64,
 }
 
 impl Spool {
-    /// Starts holding frames between two ports for `delay_ns` each.
-    /// The first `warmup` frames from left to right are not in what it says that it imposed.
+    /// Starts holding frames between two ports.
     pub fn start<T, R>(
         clock: Clock,
-        core: Option<usize>,
+        seat: Seat,
         (left, right): (Port<T, R>, Port<T, R>),
-        delay_ns: u64,
-        warmup: u64,
+        spec: &SpoolSpec,
+        selection: Selection,
     ) -> Spool
     where
         T: Transmit + 'static,
         R: Receive + 'static,
     {
-        let line = |from, to| Line {
-            clock,
-            from,
-            to,
-            ticks: clock.rate().ticks(delay_ns),
-            held: VecDeque::new(),
-            spare: Vec::new(),
-            passed: 0,
-            record: None,
+        let there = Line {
+            record: Some(Record::new(selection)),
+            impairing: (!spec.impair.are_none()).then(|| Impairing::new(&spec.impair, clock.rate())),
+            ..Line::new(clock, left.rx, right.tx, spec)
         };
-        let record = Record { warmup, latency: Recorder::default(), slow: SpanLog::for_samples(u64::MAX) };
-        let there = Line { record: Some(record), ..line(left.rx, right.tx) };
-        let lines = Lines { there, back: line(right.rx, left.tx) };
-        Spool { thread: Spinning::start("spool", clock, core, lines), delay_ns }
+        let lines = Lines { there, back: Line::new(clock, right.rx, left.tx, spec) };
+        Spool(Spinning::start("spool", clock, seat, lines))
     }
 }
 
 impl Dut for Spool {
-    fn known_delay_ns(&self) -> Option<u64> {
-        Some(self.delay_ns)
+    fn guest(&mut self) -> Option<Box<dyn Beside>> {
+        self.0.guest()
     }
 
     fn stop(self: Box<Self>) -> Result<Report, DutError> {
-        self.thread.stop()
+        self.0.stop()
     }
 }
 
@@ -63,7 +80,36 @@ impl Dut for Spool {
 struct Held {
     since: Tsc,
     due: Tsc,
+    /// Whether its delay is to be kept.
+    kept: bool,
     frame: Vec<u8>,
+}
+
+/// When frames of a line leave: n·l/c₀ after they came, and b/r more, which they spend one after another.
+struct Physics {
+    propagation: u64,
+    /// Fine ticks of a byte on the line; 0 without a line.
+    per_byte: u128,
+    /// When the line is free again, in fine ticks.
+    free: u128,
+}
+
+impl Physics {
+    fn new(clock: &Clock, spec: &SpoolSpec) -> Physics {
+        let hz = u128::from(clock.rate().hz);
+        let per_byte = spec.line().map_or(0, |LineRate(bits)| (hz << FINE) * 8 / u128::from(bits));
+        let propagation = (spec.propagation_ns() * clock.rate().hz as f64 / 1e9).round() as u64;
+        Physics { propagation, per_byte, free: 0 }
+    }
+
+    #[inline]
+    fn due(&mut self, since: Tsc, length: usize) -> Tsc {
+        let bytes = length as u64 + FCS;
+        let starts = self.free.max(u128::from(since.0) << FINE);
+        self.free = starts + u128::from(bytes + LINE_OVERHEAD) * self.per_byte;
+        let sent = starts + u128::from(bytes + PREAMBLE) * self.per_byte;
+        Tsc((sent >> FINE) as u64 + self.propagation)
+    }
 }
 
 /// One way of the delay line.
@@ -71,27 +117,44 @@ struct Line<T, R> {
     clock: Clock,
     from: R,
     to: T,
-    ticks: u64,
+    physics: Physics,
+    impairing: Option<Impairing>,
     held: VecDeque<Held>,
+    /// A frame that leaves behind the next one.
+    waiting: Option<Held>,
     /// Buffers of frames that have left.
     spare: Vec<Vec<u8>>,
     passed: u64,
     record: Option<Record>,
 }
 
-/// What frames were really given on one way, those of the warm-up left out.
+/// What frames were really given on one way.
 struct Record {
-    warmup: u64,
+    selection: Selection,
+    /// One past the highest number seen.
+    next: u64,
     latency: Recorder,
     slow: SpanLog,
 }
 
 impl Record {
+    fn new(selection: Selection) -> Record {
+        Record { selection, next: 0, latency: Recorder::default(), slow: SpanLog::for_samples(u64::MAX) }
+    }
+
     #[inline]
-    fn add(&mut self, clock: &Clock, passed: u64, span: Span) {
-        if passed <= self.warmup {
-            return;
+    fn keeps(&mut self, frame: &[u8]) -> bool {
+        let Selection { template, tag, from, every } = &self.selection;
+        if !template.owns(frame) {
+            return false;
         }
+        let Some(number) = tag.number(frame, self.next) else { return false };
+        self.next = self.next.max(number + 1);
+        number >= *from && (*every == 1 || (number - from).is_multiple_of(*every))
+    }
+
+    #[inline]
+    fn add(&mut self, clock: &Clock, span: Span) {
         let ns = clock.rate().ns(span.len());
         self.latency.record(ns);
         if ns >= THRESHOLD_NS {
@@ -101,32 +164,96 @@ impl Record {
 }
 
 impl<T: Transmit, R: Receive> Line<T, R> {
+    fn new(clock: Clock, from: R, to: T, spec: &SpoolSpec) -> Line<T, R> {
+        Line {
+            clock,
+            from,
+            to,
+            physics: Physics::new(&clock, spec),
+            impairing: None,
+            held: VecDeque::new(),
+            waiting: None,
+            spare: Vec::new(),
+            passed: 0,
+            record: None,
+        }
+    }
+
     #[inline]
     fn turn(&mut self) -> io::Result<usize> {
-        let Line { clock, from, to, ticks, held, spare, passed, record } = self;
-        let found = from.recv(|frame, found| {
-            let mut copy = spare.pop().unwrap_or_default();
-            copy.clear();
-            copy.extend_from_slice(frame);
-            let since = found.at;
-            held.push_back(Held { since, due: Tsc(since.0 + *ticks), frame: copy });
-        })?;
-        if held.front().is_none_or(|first| clock.now() < first.due) {
-            return Ok(found);
+        let found = self.take()?;
+        if self.waiting.is_some() {
+            self.give_up_waiting();
         }
-        let left = to.send(|buffer| {
-            let first = held.front().filter(|first| clock.now() >= first.due)?;
+        let sent =
+            if self.held.front().is_some_and(|first| self.clock.now() >= first.due) { self.release()? } else { 0 };
+        Ok(found.max(sent))
+    }
+
+    /// Takes what has come, and works out when it leaves.
+    #[inline]
+    fn take(&mut self) -> io::Result<usize> {
+        let Line { from, physics, impairing, held, waiting, spare, record, .. } = self;
+        from.recv(|frame, found| {
+            let kept = record.as_mut().is_some_and(|record| record.keeps(frame));
+            let mut copy = |due, kept| {
+                let mut copy = spare.pop().unwrap_or_default();
+                copy.clear();
+                copy.extend_from_slice(frame);
+                Held { since: found.at, due, kept, frame: copy }
+            };
+            let Some(impairing) = impairing else {
+                return held.push_back(copy(physics.due(found.at, frame.len()), kept));
+            };
+            let fate = impairing.fate(waiting.is_some());
+            if fate == Fate::Lost {
+                return;
+            }
+            let due = impairing.delayed(physics.due(found.at, frame.len()));
+            if fate == Fate::Overtaken {
+                *waiting = Some(copy(due, kept));
+                return;
+            }
+            held.push_back(copy(due, kept));
+            if fate == Fate::Doubled {
+                let due = impairing.delayed(physics.due(found.at, frame.len()));
+                held.push_back(copy(due, false));
+            }
+            if let Some(late) = waiting.take() {
+                let due = impairing.delayed(due);
+                held.push_back(Held { due, ..late });
+            }
+        })
+    }
+
+    /// A frame that was to be overtaken, and behind which none comes, leaves all the same.
+    fn give_up_waiting(&mut self) {
+        let Line { clock, waiting, held, impairing, .. } = self;
+        let patience = clock.rate().ticks(PATIENCE_NS);
+        let Some(impairing) = impairing else { return };
+        if let Some(late) = waiting.take_if(|late| clock.now().0 > late.due.0 + patience) {
+            impairing.not_overtaken();
+            let due = impairing.delayed(late.due);
+            held.push_back(Held { due, ..late });
+        }
+    }
+
+    /// Sends what is due.
+    #[inline]
+    fn release(&mut self) -> io::Result<usize> {
+        let Line { clock, to, held, spare, passed, record, .. } = self;
+        to.send(|buffer| {
+            let now = clock.now();
+            let first = held.front().filter(|first| now >= first.due)?;
             let length = first.frame.len();
             buffer[..length].copy_from_slice(&first.frame);
-            let span = Span { from: first.since.0, to: clock.now().0 };
             *passed += 1;
-            if let Some(record) = record {
-                record.add(clock, *passed, span);
+            if let Some(record) = record.as_mut().filter(|_| first.kept) {
+                record.add(clock, Span { from: first.since.0, to: now.0 });
             }
             spare.extend(held.pop_front().map(|h| h.frame));
             Some(length)
-        })?;
-        Ok(found.max(left))
+        })
     }
 }
 
@@ -146,51 +273,12 @@ impl<T: Transmit + 'static, R: Receive + 'static> Work for Lines<T, R> {
     }
 
     fn finish(self) -> io::Result<Done> {
-        let counts = vec![("held there".to_owned(), self.there.passed), ("held back".to_owned(), self.back.passed)];
+        let mut counts = vec![("held there".to_owned(), self.there.passed), ("held back".to_owned(), self.back.passed)];
+        counts.extend(self.there.impairing.into_iter().flat_map(Impairing::done));
         let imposed = |r: Record| Imposed { latency: Histogram::from_counts(&r.latency.counts()), slow: r.slow };
         Ok(Done { counts, imposed: self.there.record.map(imposed) })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use usect_port::mem;
-
-    #[test]
-    fn every_frame_is_held_for_the_delay_at_least_and_in_order() {
-        let clock = Clock::calibrate().unwrap();
-        let ((mut outside_a, left), (right, mut outside_b)) = (mem::pair(60), mem::pair(60));
-        let delay_ns = 200_000;
-        let spool = Spool::start(clock, None, (left, right), delay_ns, 5);
-        let begun = clock.now();
-        let mut next = 0_u8;
-        outside_a
-            .tx
-            .send(|room| {
-                (next < 20).then(|| {
-                    room[..60].fill(next);
-                    next += 1;
-                    60
-                })
-            })
-            .unwrap();
-        let mut expected = 0;
-        while expected < 20 {
-            outside_b
-                .rx
-                .recv(|frame, found| {
-                    assert_eq!(frame, [expected; 60]);
-                    assert!(clock.rate().ns(found.at.0 - begun.0) >= delay_ns);
-                    expected += 1;
-                })
-                .unwrap();
-        }
-        assert_eq!(spool.known_delay_ns(), Some(delay_ns));
-        let report = Box::new(spool).stop().unwrap();
-        assert!(report.done.contains(&("held there".into(), 20)), "{:?}", report.done);
-        let imposed = report.imposed.unwrap().latency;
-        assert_eq!(imposed.samples(), 15, "without the warm-up");
-        assert!(imposed.min() >= delay_ns * 999 / 1000, "{}", imposed.min());
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@ pub use crate::live::Probe;
 use crate::live::{Live, Plan};
 use crate::paced::{Arrivals, Departures, Seen, Sent, drive};
 use crate::route::{self, Joint, Route};
-use crate::{ClientError, Receive, Transmit, pin};
+use crate::{Beside, ClientError, Receive, Transmit, pin};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use usect_clock::Clock;
@@ -18,6 +18,7 @@ use usect_core::scenario::{Mode, Wait};
 use usect_core::stall::{SpanLog, Watched};
 use usect_core::template::Template;
 use usect_core::tracker::Counts;
+use usect_core::trains::Trains;
 use usect_core::trial::Traffic;
 
 /// Runs a traffic over a path and returns what it measured.
@@ -102,6 +103,8 @@ pub struct PacketClient<T, R> {
     pub threads: Threads,
     /// Who stamps its frames besides it.
     pub route: Route,
+    /// What the receiving thread does besides; only with a thread for each half.
+    pub beside: Option<Box<dyn Beside>>,
     clock: Clock,
     live: Arc<Live>,
 }
@@ -111,7 +114,7 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
     pub fn new(clock: Clock, tx: T, rx: R, flow: Flow, threads: Threads, stop: Arc<AtomicBool>) -> Self {
         let live = Arc::new(Live { stop, ..Live::default() });
         let (wait, route, frame) = (Wait::Poll, Route::default(), FrameSpec::default());
-        PacketClient { tx, rx, flow, expected: flow, frame, flows: 1, wait, threads, route, clock, live }
+        PacketClient { tx, rx, flow, expected: flow, frame, flows: 1, wait, threads, route, beside: None, clock, live }
     }
 
     fn plan(&self, traffic: &Traffic) -> Result<Plan, ClientError> {
@@ -125,7 +128,7 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
             nonce: (usect_clock::tsc().0 >> 8) as u16,
             flows: self.flows,
             joint: Joint::of(&self.route, &self.tx.caps().stamps, &self.rx.caps().stamps)?,
-            ..Plan::new(template(&self.flow)?, template(&self.expected)?, *traffic, frames)
+            ..Plan::new(template(&self.flow)?, template(&self.expected)?, traffic.clone(), frames)
         })
     }
 
@@ -152,7 +155,7 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
         control: &Control,
     ) -> Result<Ends<'p>, ClientError> {
         let spins = self.wait == Wait::Poll;
-        let PacketClient { tx, rx, clock, live, .. } = self;
+        let PacketClient { tx, rx, clock, live, beside, .. } = self;
         let (clock, live) = (&*clock, &*live);
         let send = || {
             let _end = EndOfSending(live);
@@ -167,10 +170,10 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
             let _end = EndOfReceiving(live);
             pinned(cores.1)?;
             let mut watch = spins.then(|| Watch::new(clock));
-            let mut half = Arrivals::new(clock, rx, plan, live);
-            drive(clock, &mut half, watch.as_mut())?;
+            let mut halves = (beside.take(), Arrivals::new(clock, rx, plan, live));
+            drive(clock, &mut halves, watch.as_mut())?;
             let watched = watch.map(|w| w.finish("receiver", Some(cores.1), &control.bridge()));
-            Ok::<_, ClientError>((half.finish(), watched))
+            Ok::<_, ClientError>((halves.1.finish(), watched))
         };
         let (sent, seen) = std::thread::scope(|scope| {
             let receiver = scope.spawn(receive);
@@ -257,6 +260,8 @@ fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Resul
         counts,
         latency: Histogram::from_counts(&latency.counts()),
     });
+    let trains = traffic.pattern.train().zip(sent.trains.as_ref()).zip(seen.trains.as_ref());
+    let trains = trains.map(|((train, sent), seen)| Trains::of(*train, sent, seen, |ticks| bridge.rate().ns(ticks)));
     let paced = traffic.mode != Mode::PingPong && traffic.rate.is_paced();
     let measurement = Measurement {
         counts,
@@ -265,6 +270,7 @@ fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Resul
         scheduled: paced.then(|| Histogram::from_counts(&seen.scheduled.counts())),
         lateness: paced.then(|| Histogram::from_counts(&sent.lateness)),
         stages,
+        trains,
         streams: streams.collect(),
         pace: pace(traffic, sent.measured, sent.span_ns).filter(|_| traffic.mode != Mode::PingPong),
         ..Measurement::default()
@@ -293,7 +299,7 @@ mod tests {
 
     fn traffic(frames: u64, warmup_frames: u64) -> Traffic {
         let rate = Rate::per_second(5_000).unwrap();
-        Traffic { frame_size: FrameSize::MIN, rate, warmup_frames, frames, mode: Mode::OneWay }
+        Traffic { warmup_frames, ..Traffic::evenly(FrameSize::MIN, rate, frames) }
     }
 
     fn control(clock: &Clock) -> Control {

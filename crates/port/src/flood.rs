@@ -8,7 +8,6 @@ use usect_clock::Clock;
 use usect_core::frame::{Flow, FrameSize};
 use usect_core::frame_spec::{Field, FrameSpec, How, VarySpec};
 use usect_core::rate::Rate;
-use usect_core::scenario::Mode;
 use usect_core::template::Template;
 use usect_core::tracker::Departure;
 use usect_core::trial::Traffic;
@@ -32,7 +31,7 @@ impl Flood {
         let stepping = VarySpec { field: Some(Field::SourcePort), at: None, width: None, from, to, how };
         let spec = FrameSpec { vary: vec![stepping], ..FrameSpec::default() };
         let template = Template::new(&spec, frame_size, &flow).expect("plain frames have ports");
-        let traffic = Traffic { frame_size, rate: Rate::UNPACED, warmup_frames: 0, frames, mode: Mode::OneWay };
+        let traffic = Traffic::evenly(frame_size, Rate::UNPACED, frames);
         Flood { template, traffic, stamped }
     }
 
@@ -41,7 +40,7 @@ impl Flood {
     pub fn send(&self, clock: &Clock, tx: &mut impl Transmit, stop: &AtomicBool) -> Result<(u64, u64), ClientError> {
         let frames = self.traffic.frames;
         let whole = tx.caps().frames;
-        let plan = Plan::new(self.template.clone(), self.template.clone(), self.traffic, whole);
+        let plan = Plan::new(self.template.clone(), self.template.clone(), self.traffic.clone(), whole);
         tx.prepare(plan.sent.bytes(plan.from));
         let length = plan.length();
         let mut index = 0;

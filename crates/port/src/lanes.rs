@@ -131,7 +131,6 @@ mod tests {
     use usect_clock::Clock;
     use usect_core::frame::{Endpoint, Flow, FrameSize};
     use usect_core::rate::Rate;
-    use usect_core::scenario::Mode;
 
     #[test]
     fn pairs_are_pooled_and_the_way_back_stays_apart() {
@@ -147,8 +146,7 @@ mod tests {
         };
         let mut lanes = Lanes::new(vec![lane("pair 1", true, 3), lane("pair 2", true, 3), lane("back", false, 1)]);
         let rate = Rate::per_second(5_000).unwrap();
-        let traffic =
-            Traffic { frame_size: FrameSize::MIN, rate, warmup_frames: 10, frames: 1_000, mode: Mode::OneWay };
+        let traffic = Traffic { warmup_frames: 10, ..Traffic::evenly(FrameSize::MIN, rate, 1_000) };
         let control = Control { stop: Arc::default(), bridge: Mutex::new(clock.bridge()) };
         let probe = lanes.probe();
         let outcome = lanes.run(&traffic, &control).unwrap();

@@ -127,6 +127,12 @@ pub trait Receive: Send {
     }
 }
 
+/// Work that a receiving thread does between its turns: a device under test that has no core of its own.
+pub trait Beside: Send {
+    /// Handles what is there and returns how many frames that were.
+    fn turn(&mut self) -> io::Result<usize>;
+}
+
 /// Both halves of an open port.
 pub struct Port<T, R> {
     /// To send through.

@@ -4,7 +4,7 @@
 use crate::error::STUCK_NS;
 use crate::live::{Live, Plan};
 use crate::route::{Joined, Joining};
-use crate::{BATCH, ClientError, Found, Receive, Transmit};
+use crate::{BATCH, Beside, ClientError, Found, Receive, Transmit};
 use std::iter::Peekable;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use usect_clock::Clock;
@@ -17,6 +17,8 @@ use usect_core::signature;
 use usect_core::stages::Stages;
 use usect_core::stall::{Span, SpanLog, THRESHOLD_NS};
 use usect_core::tracker::{Arrival, Departure, Flows};
+use usect_core::trains;
+use usect_core::trial::Traffic;
 
 /// How long after the last departure residual frames are waited for (RFC 2544 §23).
 const RESIDUAL_NS: u64 = 2_000_000_000;
@@ -66,6 +68,16 @@ impl<A: Half, B: Half> Half for (A, B) {
     }
 }
 
+/// What the receiving thread does besides receiving.
+impl Half for Option<Box<dyn Beside>> {
+    #[inline]
+    fn turn(&mut self, _now: Tsc, _stalled: bool) -> Result<Turn, ClientError> {
+        let Some(beside) = self else { return Ok(Turn { done: true, ..Turn::default() }) };
+        let moved = beside.turn().map_err(|e| ClientError::io("the device under test beside the receiver", e))?;
+        Ok(Turn { received: moved, sent: moved, done: true, begins: false })
+    }
+}
+
 /// Turns a half until it is done. A thread that spins gets a watch on its stalls; one that blocks
 /// can't tell a stall from a wait and has none.
 pub(crate) fn drive(clock: &Clock, half: &mut impl Half, mut watch: Option<&mut Watch>) -> Result<(), ClientError> {
@@ -90,6 +102,7 @@ pub(crate) struct Departures<'a, T> {
     plan: &'a Plan,
     live: &'a Live,
     schedule: Peekable<Schedule>,
+    trains: Option<trains::Departures>,
     /// When the next frame of the schedule is due, once that was worked out.
     next_due: Option<Tsc>,
     start: Tsc,
@@ -110,18 +123,20 @@ pub(crate) struct Sent {
     pub(crate) lateness: Vec<u64>,
     /// Between the first and the last measured departure, in nanoseconds.
     pub(crate) span_ns: u64,
+    pub(crate) trains: Option<trains::Departures>,
 }
 
 impl<'a, T: Transmit> Departures<'a, T> {
     pub(crate) fn new(clock: &'a Clock, port: &'a mut T, plan: &'a Plan, live: &'a Live, blocking: bool) -> Self {
         port.prepare(plan.sent.bytes(plan.from));
-        let frames = plan.traffic.warmup_frames + plan.traffic.frames;
+        let Traffic { warmup_frames, frames, .. } = plan.traffic;
         Departures {
             clock,
             port,
             plan,
             live,
-            schedule: Schedule::constant(plan.traffic.rate, frames).peekable(),
+            schedule: plan.traffic.schedule().peekable(),
+            trains: plan.traffic.pattern.train().map(|train| trains::Departures::new(train, warmup_frames, frames)),
             next_due: None,
             start: Tsc(0),
             blocking,
@@ -141,6 +156,7 @@ impl<'a, T: Transmit> Departures<'a, T> {
             measured: self.index - warmup,
             lateness: self.lateness.counts(),
             span_ns: self.clock.rate().ns(self.last.0.saturating_sub(self.first.0)),
+            trains: self.trains,
         }
     }
 
@@ -160,12 +176,19 @@ impl<'a, T: Transmit> Departures<'a, T> {
     }
 
     /// Everything that is due, each frame stamped as its buffer is filled; one frame if `first_due` is when
-    /// it may leave and the schedule doesn't count.
+    /// it may leave and the schedule doesn't count, or if it is the head of a train, so that no other's making
+    /// comes between its stamp and its departure.
     fn send_due(&mut self, first_due: Tsc) -> Result<usize, ClientError> {
-        let Departures { clock, port, plan, live, schedule, start, index, lateness, first, last, .. } = self;
+        let Departures { clock, port, plan, live, schedule, trains, start, index, lateness, first, last, .. } = self;
         let before = *index;
+        let mut alone = false;
         let sent = port.send(|buffer| {
             let offset = *schedule.peek()?;
+            let heads = trains.as_ref().is_some_and(|trains| trains.at_head());
+            if alone || heads && *index > before {
+                return None;
+            }
+            alone = heads;
             let now = clock.now();
             let due = match plan.traffic.mode {
                 Mode::PingPong if *index > before => return None,
@@ -184,6 +207,9 @@ impl<'a, T: Transmit> Departures<'a, T> {
                 if *index == plan.traffic.warmup_frames {
                     *first = now;
                 }
+            }
+            if let Some(trains) = trains {
+                trains.left(now.0);
             }
             *last = now;
             *index += 1;
@@ -288,6 +314,7 @@ pub(crate) struct Seen<'p> {
     /// Slow samples that were not, on the counter: another thread's stall may have touched them. On
     /// `CLOCK_MONOTONIC` where latency is between the stamps of others.
     pub(crate) slow: SpanLog,
+    pub(crate) trains: Option<trains::Arrivals>,
     joining: Option<Joining<'p>>,
 }
 
@@ -299,6 +326,7 @@ impl<'a, 'p, R: Receive> Arrivals<'a, 'p, R> {
             scheduled: Recorder::default(),
             touched: Recorder::default(),
             slow: SpanLog::for_samples(plan.traffic.frames),
+            trains: plan.traffic.pattern.train().map(|train| trains::Arrivals::new(train, plan.traffic.frames)),
             joining: plan.joint.as_ref().map(|joint| Joining::new(joint, clock.rate())),
         };
         Arrivals { clock, port, plan, live, seen, last_arrival: Tsc(0) }
@@ -339,7 +367,9 @@ impl Seen<'_> {
         };
         let (Arrival::Measured, flow) = self.flows.arrived(signature.sequence) else { return };
         let departure = signature.departure;
-        if departure.at == 0 {
+        let number = signature.sequence.wrapping_sub(plan.traffic.warmup_frames as u32);
+        let timed = self.trains.as_mut().is_none_or(|trains| trains.arrived(number, found.at.0));
+        if departure.at == 0 || !timed {
             return;
         }
         if let Some(joining) = &mut self.joining {
@@ -353,6 +383,9 @@ impl Seen<'_> {
         let Some(ticks) = found.at.0.checked_sub(departure.at) else { return };
         let ns = clock.rate().ns(ticks);
         self.stamped(live, flow, ns);
+        if let Some(trains) = &mut self.trains {
+            trains.stamped(number, ns);
+        }
         self.scheduled.record(ns + departure.lateness_ns);
         if departure.at < stall_end.0 {
             self.touched.record(ns);

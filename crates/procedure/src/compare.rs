@@ -1,23 +1,25 @@
-//! `compare`: several clients over one path, each as often as the protocol says (paper 000 §3.2).
+//! `compare`: several clients over one path, in every case, each as often as the protocol says (paper 000 §3.2).
 
 use crate::{Procedure, Step};
+use usect_core::case::Case;
 use usect_core::scenario::{ClientSpec, Protocol, Scenario};
 use usect_core::trial::{Traffic, Trial, TrialResult};
 
-/// Runs every client once, then every client again, so that a drift of the host falls on all alike.
+/// Runs every client once in every case, then again, so that a drift of the host falls on all alike.
 #[derive(Debug, Clone)]
 pub struct Compare {
     clients: Vec<ClientSpec>,
-    traffic: Traffic,
+    cases: Vec<(Case, Traffic)>,
     runs: u32,
 }
 
 impl Compare {
     /// Over a scenario, under a protocol.
     pub fn new(scenario: &Scenario, protocol: &Protocol) -> Compare {
+        let traffic = |case: Case| (case, Traffic::of(&case.traffic(&scenario.traffic), protocol));
         Compare {
             clients: scenario.clients.clone(),
-            traffic: Traffic::of(&scenario.traffic, protocol),
+            cases: scenario.vary.cases().into_iter().map(traffic).collect(),
             runs: protocol.runs,
         }
     }
@@ -25,17 +27,18 @@ impl Compare {
 
 impl Procedure for Compare {
     fn next(&mut self, results: &[TrialResult]) -> Step {
-        let done = results.len();
-        if done >= self.clients.len() * self.runs as usize {
+        let (done, clients, cases) = (results.len(), self.clients.len(), self.cases.len());
+        let run = (done / (clients * cases)) as u32 + 1;
+        if run > self.runs {
             return Step::Done;
         }
-        let client = self.clients[done % self.clients.len()].clone();
-        let run = (done / self.clients.len()) as u32 + 1;
-        Step::Run(Box::new(Trial { client, run, traffic: self.traffic }))
+        let client = self.clients[done % clients].clone();
+        let (case, traffic) = self.cases[done / clients % cases].clone();
+        Step::Run(Box::new(Trial { client, run, case, traffic }))
     }
 
     fn trials(&self) -> Option<usize> {
-        Some(self.clients.len() * self.runs as usize)
+        Some(self.clients.len() * self.cases.len() * self.runs as usize)
     }
 }
 
@@ -69,7 +72,7 @@ mod tests {
                 partial: None,
             });
         }
-        results.into_iter().map(|r| (r.trial.client.name, r.trial.run)).collect()
+        results.into_iter().map(|r| (r.trial.label(), r.trial.run)).collect()
     }
 
     #[test]
@@ -79,5 +82,15 @@ mod tests {
         let order = run(Compare::new(&scenario, &protocol));
         let order: Vec<(&str, u32)> = order.iter().map(|(c, r)| (c.as_str(), *r)).collect();
         assert_eq!(order, [("a", 1), ("b", 1), ("a", 2), ("b", 2)]);
+    }
+
+    #[test]
+    fn every_case_is_tried_before_any_again() {
+        let text = SCENARIO.replace("dut =", "vary = { frame_size = [64, 128] }\n dut =");
+        let protocol = Protocol { runs: 2, ..Protocol::quick() };
+        let order = run(Compare::new(&Scenario::parse(&text).unwrap(), &protocol));
+        let labels: Vec<&str> = order.iter().map(|(label, _)| label.as_str()).collect();
+        let once = ["a, 64 bytes", "b, 64 bytes", "a, 128 bytes", "b, 128 bytes"];
+        assert_eq!(labels, [once, once].concat());
     }
 }

@@ -55,7 +55,7 @@ impl<'a> Series<'a> {
     /// Its trials.
     pub(crate) fn trials(&self) -> impl Iterator<Item = &'a TrialRecord> + use<'a> {
         let name = &self.client.client;
-        self.run.run.trials.iter().filter(move |t| t.trial.client.name == *name)
+        self.run.run.trials.iter().filter(move |t| t.trial.label() == *name)
     }
 
     /// Its stalls per run and thread.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use usect_core::measurement::Measurement;
 use usect_core::run::{self, Header, Pooled, Record, Run, SCHEMA, TrialRecord};
-use usect_core::trial::TrialResult;
+use usect_core::trial::{Trial, TrialResult};
 
 const RUN_JSON: &str = "run.json";
 const HISTOGRAMS: &str = "histograms";
@@ -128,7 +128,7 @@ impl RunFolder {
         let header = Header { id: self.id.clone(), ..header };
         let stored = StoredRun { histograms: Histograms::of(&run::pool(results)), run: Run::of(header, results) };
         for result in results {
-            let file = hlog_name(&result.trial.client.name, result.trial.run);
+            let file = hlog_name(&result.trial);
             write(&self.path.join(HISTOGRAMS), &file, log(result).write().as_bytes())?;
         }
         let json = serde_json::to_string_pretty(&stored.run).map_err(io::Error::from);
@@ -149,8 +149,10 @@ impl Drop for RunFolder {
     }
 }
 
-fn hlog_name(client: &str, run: u32) -> String {
-    format!("{client}.{run}.hlog")
+fn hlog_name(trial: &Trial) -> String {
+    let plain =
+        |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { Some(c) } else { (c == ' ').then_some('-') };
+    format!("{}.{}.hlog", trial.label().chars().filter_map(plain).collect::<String>(), trial.run)
 }
 
 fn log(result: &TrialResult) -> Log<'_> {
@@ -228,8 +230,8 @@ fn one_line(text: &str) -> String {
 }
 
 fn add(pooled: &mut Vec<Pooled>, trial: &TrialRecord, folder: &Path) -> Result<(), StoreError> {
-    let client = &trial.trial.client.name;
-    let path = folder.join(hlog_name(client, trial.trial.run));
+    let client = trial.trial.label();
+    let path = folder.join(hlog_name(&trial.trial));
     let read = hlog::read(&read_text(&path)?).map_err(|reason| StoreError::Damaged { path, reason });
     let (mut measured, mut truth) = read?;
     // What a distribution of untouched samples depends on, besides the distributions.
@@ -240,8 +242,8 @@ fn add(pooled: &mut Vec<Pooled>, trial: &TrialRecord, folder: &Path) -> Result<(
     if let (Some(truth), Some(record)) = (&mut truth, &trial.truth) {
         seen(truth, record);
     }
-    match pooled.iter_mut().find(|p| p.client == *client) {
-        None => pooled.push(Pooled { client: client.clone(), measured, truth }),
+    match pooled.iter_mut().find(|p| p.client == client) {
+        None => pooled.push(Pooled { client, case: trial.trial.case, measured, truth }),
         Some(so_far) => {
             so_far.measured.pool(&measured);
             if let Some(truth) = truth {

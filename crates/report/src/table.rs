@@ -39,9 +39,7 @@ impl Page<'_> {
         lines.extend(verdict::banners(header).iter().map(|b| self.styled("1;33", &plain(b))));
         let partial = self.run.trials.iter().filter_map(|t| Some((&t.trial, t.partial.as_ref()?)));
         lines.extend(
-            partial.map(|(t, why)| {
-                self.styled("33", &format!("PARTIAL, {} run {}: {}", t.client.name, t.run, plain(why)))
-            }),
+            partial.map(|(t, why)| self.styled("33", &format!("PARTIAL, {} run {}: {}", t.label(), t.run, plain(why)))),
         );
         lines.join("\n")
     }

@@ -157,7 +157,7 @@ fn setup(stored: &StoredRun) -> String {
 
 fn partial_trials(stored: &StoredRun) -> impl Iterator<Item = String> {
     stored.run.trials.iter().filter_map(|t| {
-        t.partial.as_ref().map(|why| format!("PARTIAL, {} run {}: {why}", t.trial.client.name, t.trial.run))
+        t.partial.as_ref().map(|why| format!("PARTIAL, {} run {}: {why}", t.trial.label(), t.trial.run))
     })
 }
 

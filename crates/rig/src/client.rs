@@ -4,6 +4,7 @@ use crate::open;
 use crate::path::{End, Ends};
 use crate::place::Placement;
 use crate::{Rig, RigError};
+use std::cell::Cell;
 use std::net::UdpSocket;
 use std::sync::Arc;
 use usect_core::frame::Flow;
@@ -15,7 +16,7 @@ use usect_lab::within;
 use usect_port::client::{Client, PacketClient, Threads};
 use usect_port::lanes::{Lane, Lanes};
 use usect_port::mem::{self, MemPort};
-use usect_port::{Cards, ClientError, Port, Receive, Route, Take, Transmit, packet, udp};
+use usect_port::{Beside, Cards, ClientError, Port, Receive, Route, Take, Transmit, packet, udp};
 use usect_xdp::kernel::{Assignment, KernelClient};
 
 /// A client ready to run, and the reflector of its round trip where it needs one that runs in user space.
@@ -43,6 +44,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) route: Route,
     /// The one core of its thread, where it is not chosen.
     pub(crate) core: Option<usize>,
+    /// What its receiving thread does besides: taken by the client that does.
+    pub(crate) beside: Cell<Option<Box<dyn Beside>>>,
 }
 
 impl Opening<'_> {
@@ -73,6 +76,12 @@ impl Opening<'_> {
             }
             Engine::Kernel => self.kernel(),
         }
+    }
+
+    /// The same with others who stamp its frames.
+    pub(crate) fn stamped_by(&self, route: Route) -> Opening<'_> {
+        let beside = Cell::new(self.beside.take());
+        Opening { rig: self.rig, trial: self.trial, ends: self.ends, route, core: self.core, beside }
     }
 
     /// A reflector needs no stamps, and nobody would fetch them.
@@ -126,7 +135,8 @@ impl Opening<'_> {
         if !rig.both {
             return Opened::alone(there);
         }
-        let way_back = Opening { core: Some(rig.placement.back), route: Route::default(), ..*self };
+        let (core, route) = (Some(rig.placement.back), Route::default());
+        let way_back = Opening { rig, trial: self.trial, ends, route, core, beside: Cell::default() };
         let back = way_back.client((flow.reversed(), flow.reversed()), far.tx, near.rx);
         let lane = |name: &str, client, pooled| Lane { name: name.to_owned(), client, pooled };
         Opened::alone(Box::new(Lanes::new(vec![lane("there", there, true), lane("back", back, false)])))
@@ -145,6 +155,7 @@ impl Opening<'_> {
         client.frame = rig.frame.clone();
         client.flows = rig.flows;
         client.route = self.route.clone();
+        client.beside = self.beside.take();
         Box::new(client)
     }
 
@@ -167,8 +178,12 @@ impl Opening<'_> {
     fn kernel(&self) -> Result<Opened, RigError> {
         let Opening { rig, trial, ends, .. } = self;
         let index = |end: &End| end.link.as_ref().expect("kernel ports are named by interface").index;
-        let assignment =
-            Assignment { flow: ends.flow(), traffic: trial.traffic, tx: index(&ends.tx), core: rig.placement.sender };
+        let assignment = Assignment {
+            flow: ends.flow(),
+            traffic: trial.traffic.clone(),
+            tx: index(&ends.tx),
+            core: rig.placement.sender,
+        };
         let mut client = KernelClient::load(rig.clock, &assignment, rig.stop.clone())?;
         let (tx, rx) = ((ends.tx.netns.as_deref(), index(&ends.tx)), (ends.rx.netns.as_deref(), index(&ends.rx)));
         if trial.traffic.mode.returns() {

@@ -65,7 +65,7 @@ impl Opening<'_> {
 
     /// A client whose frames are stamped so.
     fn stamped(&self, stamping: Option<Stamping>, open: impl FnOnce(&Opening) -> Opened) -> Opened {
-        let with = |route| Opening { route, ..*self };
+        let with = |route| self.stamped_by(route);
         match stamping {
             None => open(self),
             Some(Stamping::Arrivals(cards)) => {

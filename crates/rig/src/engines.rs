@@ -95,7 +95,7 @@ fn try_it(
 fn run(scenario: &Scenario) -> Result<TrialResult, RigError> {
     let client = scenario.clients[0].clone();
     let traffic = Traffic::of(&scenario.traffic, &scenario.protocol);
-    Rig::new(scenario, Arc::default())?.run(&Trial { client, run: 1, traffic }, &mut |_| ())
+    Rig::new(scenario, Arc::default())?.run(&Trial::once(client, traffic), &mut |_| ())
 }
 
 fn all_stamped(result: &TrialResult) -> Result<String, String> {

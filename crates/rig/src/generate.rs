@@ -10,7 +10,7 @@ use usect_core::frame::{Endpoint, Flow, FrameSize};
 use usect_core::measurement::Measurement;
 use usect_core::port_name::{Engine, Place, PortName};
 use usect_core::rate::Rate;
-use usect_core::scenario::{Mode, Scenario, Stamp};
+use usect_core::scenario::{Scenario, Stamp};
 use usect_core::trial::{Traffic, Trial};
 use usect_lab::audit;
 use usect_port::flood::Flood;
@@ -44,7 +44,7 @@ pub fn generate(
 ) -> Result<Generated, RigError> {
     let frame_size = scenario.traffic.frame_size;
     if receive {
-        let traffic = Traffic { frame_size, rate: Rate::UNPACED, warmup_frames: 0, frames, mode: Mode::OneWay };
+        let traffic = Traffic::evenly(frame_size, Rate::UNPACED, frames);
         return looped(scenario, traffic, stop);
     }
     let cores = audit::online_cores();
@@ -73,7 +73,7 @@ pub fn generate(
 
 /// Everything at once: send, receive, match, record.
 fn looped(scenario: &Scenario, traffic: Traffic, stop: Arc<AtomicBool>) -> Result<Generated, RigError> {
-    let trial = Trial { client: scenario.clients[0].clone(), run: 1, traffic };
+    let trial = Trial::once(scenario.clients[0].clone(), traffic);
     let measured = Rig::new(scenario, stop)?.run(&trial, &mut |_| ())?.client;
     let sent = measured.counts.sent;
     let pace = measured.pace.map_or(0.0, |pace| pace.achieved);

@@ -56,7 +56,7 @@ impl Ends {
 impl Path {
     /// Brings the lab up, unless the scenario uses the user's own ports.
     pub(crate) fn up(scenario: &Scenario) -> Result<Path, RigError> {
-        let frame_size = scenario.traffic.frame_size;
+        let frame_size = scenario.largest_frame();
         let tag = if scenario.traffic.frame.vlans.is_empty() { 0 } else { 4 };
         let needs_mtu = frame_size.mtu() - tag;
         let mtu = frame_size.mtu().max(1500);
@@ -64,6 +64,10 @@ impl Path {
             DutSpec::External {} => None,
             _ if scenario.clients.iter().all(|c| c.engine == Engine::Mem) => None,
             DutSpec::Wire {} => Some(Lab::up(RUN_LAB, Shape::Wire, mtu)?),
+            // A spool knows what it imposes; taps would see every frame of a train, and only its head is measured.
+            DutSpec::Spool(_) if scenario.traffic.pattern.train().is_some_and(|train| train.heads_only) => {
+                Some(Lab::up(RUN_LAB, Shape::Dut, mtu)?)
+            }
             _ => Some(Lab::up(RUN_LAB, Shape::Tapped, mtu)?),
         };
         let mut path = Path { lab, external: Vec::new(), dut: scenario.dut.clone(), frame_size, needs_mtu };

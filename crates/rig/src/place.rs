@@ -17,11 +17,19 @@ pub struct Placement {
     pub back: usize,
 }
 
+impl Placement {
+    /// Whether a DUT's work is done by the receiving thread, which is not the sender's.
+    pub(crate) fn shares(&self) -> bool {
+        self.dut == Some(self.receiver) && self.sender != self.receiver
+    }
+}
+
 /// Chooses cores for a scenario among those that are there; what the user named is kept.
 ///
 /// The last core sends, because the first one takes most interrupts and housekeeping. A spinning DUT or
 /// reflector gets a core of its own: two spinning threads on one core would wait for each other's
-/// scheduler slices.
+/// scheduler slices. Where trains leave and there are two cores, the receiving thread does the DUT's work besides,
+/// because a thread that sends a train would find its head no sooner than all have left.
 pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String> {
     check_named(&scenario.cores, online)?;
     let polls = scenario.clients.iter().any(|c| c.wait == Wait::Poll);
@@ -38,7 +46,10 @@ pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String>
         return Err(no_core(*core, "a pair", online));
     }
     let free: Vec<usize> = online.iter().copied().filter(|core| !pairs.contains(core)).collect();
-    let placement = choose(&scenario.cores, &free, spinning > 0)?;
+    let one_way = !scenario.traffic.mode.returns() && !scenario.traffic.both;
+    let may_share = scenario.dut.spins() && one_way;
+    let trains = scenario.traffic.pattern.train().is_some();
+    let placement = choose(&scenario.cores, &free, spinning > 0, may_share && trains)?;
     check_pairs(scenario, &placement)?;
     if spinning == 2 && [Some(placement.sender), placement.dut].contains(&Some(placement.receiver)) {
         return Err(format!("the reflector spins on the receiver's core, {}: give it its own", placement.receiver));
@@ -55,7 +66,10 @@ pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String>
     if let Some(core) = placement.dut.filter(|_| placement.dut == placement.dut_back) {
         return Err(format!("core {core} is named for both of the forwarder's streams: leave dut_back out"));
     }
-    if let Some(core) = duts.into_iter().flatten().find(|core| spinning > 0 && polls && polling.contains(core)) {
+    let shares = may_share && placement.shares();
+    if let Some(core) =
+        duts.into_iter().flatten().find(|core| spinning > 0 && polls && polling.contains(core) && !shares)
+    {
         return Err(format!(
             "core {core} is named for the dut or reflector and for a client, and both spin: give each its own"
         ));
@@ -82,7 +96,7 @@ fn check_pairs(scenario: &Scenario, placement: &Placement) -> Result<(), String>
     Ok(())
 }
 
-fn choose(named: &CoreSpec, online: &[usize], dut_spins: bool) -> Result<Placement, String> {
+fn choose(named: &CoreSpec, online: &[usize], dut_spins: bool, shares: bool) -> Result<Placement, String> {
     let mut free: Vec<usize> = online.to_vec();
     free.retain(|core| ![named.sender, named.receiver, named.dut, named.dut_back, named.back].contains(&Some(*core)));
     let shared = free.last().or(online.last()).copied().ok_or("this process may run on no core at all")?;
@@ -94,7 +108,8 @@ fn choose(named: &CoreSpec, online: &[usize], dut_spins: bool) -> Result<Placeme
         }
         (None, false) => None,
     };
-    let receiver = named.receiver.or_else(|| free.pop()).unwrap_or(sender);
+    let beside = dut.filter(|core| shares && *core != sender);
+    let receiver = named.receiver.or_else(|| free.pop()).or(beside).unwrap_or(sender);
     // Core 0 is left alone where there are others.
     let spare = if dut_spins && free.len() > 1 { free.pop() } else { None };
     let dut_back = named.dut_back.or(spare).filter(|_| dut_spins);
@@ -125,7 +140,7 @@ mod tests {
     use super::*;
 
     fn placed(named: CoreSpec, online: &[usize], dut_spins: bool) -> (usize, usize, Option<usize>) {
-        let p = choose(&named, online, dut_spins).unwrap();
+        let p = choose(&named, online, dut_spins, false).unwrap();
         (p.sender, p.receiver, p.dut)
     }
 
@@ -136,9 +151,18 @@ mod tests {
     }
 
     #[test]
+    fn trains_on_two_cores_leave_the_dut_to_the_receiver() {
+        let placement = choose(&CoreSpec::default(), &[0, 1], true, true).unwrap();
+        assert_eq!((placement.sender, placement.receiver, placement.dut), (1, 0, Some(0)));
+        assert!(placement.shares());
+        let placement = choose(&CoreSpec::default(), &[0, 1, 2], true, true).unwrap();
+        assert_eq!((placement.sender, placement.receiver, placement.dut), (2, 0, Some(1)));
+    }
+
+    #[test]
     fn enough_cores_give_each_thread_its_own() {
         assert_eq!(placed(CoreSpec::default(), &[0, 1, 2, 3], true), (3, 1, Some(2)));
-        let spare = |online: &[usize]| choose(&CoreSpec::default(), online, true).unwrap().dut_back;
+        let spare = |online: &[usize]| choose(&CoreSpec::default(), online, true, false).unwrap().dut_back;
         assert_eq!((spare(&[0, 1, 2, 3]), spare(&[0, 1, 2, 3, 4])), (None, Some(1)));
     }
 
@@ -154,6 +178,6 @@ mod tests {
     #[test]
     fn one_core_can_measure_but_not_spin_twice() {
         assert_eq!(placed(CoreSpec::default(), &[5], false), (5, 5, None));
-        assert!(choose(&CoreSpec::default(), &[5], true).is_err());
+        assert!(choose(&CoreSpec::default(), &[5], true, false).is_err());
     }
 }

@@ -6,22 +6,23 @@ use crate::open::{self, LAB_DRIVER, lab_device};
 use crate::path::{self, End, Ends};
 use crate::sampling::{self, Progress};
 use crate::{Rig, RigError};
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use usect_core::frame::Endpoint;
 use usect_core::measurement::Measurement;
 use usect_core::port_name::Engine;
-use usect_core::scenario::{DutSpec, Stamp};
+use usect_core::scenario::{DutSpec, SpoolSpec, Stamp, Wait};
 use usect_core::stall::{self, Span, SpanLog, Watched};
-use usect_core::template::Tag;
+use usect_core::template::{Tag, Template};
 use usect_core::tracker::Counts;
-use usect_core::trial::{Trial, TrialResult};
-use usect_dut::{Bridge, Dut, Forwarder, Imposed, Redirect, Report, Spool, Wire};
+use usect_core::trial::{Traffic, Trial, TrialResult};
+use usect_dut::{Bridge, Dut, Forwarder, Imposed, Redirect, Report, Seat, Seats, Selection, Spool, Wire};
 use usect_lab::{Link, within};
 use usect_port::client::{Control, Outcome};
 use usect_port::lanes::{Lane, Lanes};
 use usect_port::mem::{self, MemPort};
-use usect_port::{Port, Receive, Route, Take, Transmit};
+use usect_port::{Beside, Port, Receive, Route, Take, Transmit};
 use usect_xdp::tap::{Cut, Tap, Wiretap};
 
 /// Where the identification stands in a plain frame.
@@ -33,9 +34,10 @@ const LARGEST_XDP: usize = 3520;
 pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress)) -> Result<TrialResult, RigError> {
     let started = jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
     let ends = rig.path.ends(&trial.client)?;
-    let Started { dut, inside } = start_dut(rig, trial)?;
+    let Started { mut dut, inside } = start_dut(rig, trial, &ends)?;
+    let beside = dut.as_mut().and_then(|dut| dut.guest());
     let one_way = !trial.traffic.mode.returns();
-    let known_delay_ns = dut.as_ref().filter(|_| one_way).and_then(|d| d.known_delay_ns());
+    let known_delay_ns = trial.case.dut(&rig.path.dut).known_delay_ns(trial.traffic.frame_size).filter(|_| one_way);
     let tap = attach_tap(rig, trial, &ends)?;
     // Devices of DPDK are told when they are opened.
     let by_kernel = trial.client.stamp == Stamp::Nic && trial.client.engine != Engine::Dpdk;
@@ -47,7 +49,7 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
         Some(_) => Route { taps, ..Route::default() },
         None => Route { stamp: trial.client.stamp, taps, cards: clocks.clone() },
     };
-    let mut opened = with_pairs(rig, trial, &ends, route, inside)?;
+    let mut opened = with_pairs(rig, trial, &ends, route, inside, beside)?;
     if let Some(cards) = probed {
         opened.client = cards.probe(opened.client, &ends)?;
     }
@@ -86,8 +88,10 @@ fn with_pairs(
     ends: &Ends,
     route: Route,
     inside: Option<(MemPort, MemPort)>,
+    beside: Option<Box<dyn Beside>>,
 ) -> Result<Opened, RigError> {
-    let mut opened = Opening { rig, trial, ends, route, core: None }.open(inside)?;
+    let opening = Opening { rig, trial, ends, route, core: None, beside: Cell::new(beside) };
+    let mut opened = opening.open(inside)?;
     if trial.client.pairs.is_empty() {
         return Ok(opened);
     }
@@ -96,7 +100,14 @@ fn with_pairs(
         let client = path::of_pair(&trial.client, pair);
         let ends = rig.path.ends(&client)?;
         let trial = Trial { client, ..trial.clone() };
-        let opening = Opening { rig, trial: &trial, ends: &ends, route: Route::default(), core: Some(pair.core) };
+        let opening = Opening {
+            rig,
+            trial: &trial,
+            ends: &ends,
+            route: Route::default(),
+            core: Some(pair.core),
+            beside: Cell::default(),
+        };
         let more = opening.open(None)?;
         lanes.push(Lane { name: format!("pair {number}"), client: more.client, pooled: true });
         opened.sinks.extend(more.sinks);
@@ -120,11 +131,12 @@ struct Started {
     inside: Option<(MemPort, MemPort)>,
 }
 
-fn start_dut(rig: &Rig, trial: &Trial) -> Result<Started, RigError> {
+fn start_dut(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Started, RigError> {
+    let making = Making { rig, trial, ends };
     if rig.path.dut.is_mem() {
         let largest = trial.traffic.frame_size.without_fcs();
         let ((near, left), (right, far)) = (mem::pair(largest), mem::pair(largest));
-        return Ok(Started { dut: Some(between(rig, trial, left, right)), inside: Some((near, far)) });
+        return Ok(Started { dut: Some(making.between(left, right)?), inside: Some((near, far)) });
     }
     let alone = |dut| Started { dut, inside: None };
     if trial.client.engine == Engine::Mem && rig.path.dut == (DutSpec::Wire {}) {
@@ -134,44 +146,86 @@ fn start_dut(rig: &Rig, trial: &Trial) -> Result<Started, RigError> {
     let Some((left, right)) = lab.dut() else { return Ok(alone(Some(Box::new(Wire)))) };
     Ok(alone(Some(match &rig.path.dut {
         DutSpec::Bridge {} => Box::new(Bridge::start(left, right)?),
-        DutSpec::Forwarder { engine, .. } | DutSpec::Spool { engine, .. } => over(rig, trial, *engine, left, right)?,
+        DutSpec::Forwarder { engine, .. } | DutSpec::Spool(SpoolSpec { engine, .. }) => {
+            making.over(*engine, left, right)?
+        }
         _ => Box::new(Redirect::start(left, right)?),
     })))
 }
 
-/// A DUT of ours between two interfaces of the lab.
-fn over(rig: &Rig, trial: &Trial, engine: Engine, left: &Link, right: &Link) -> Result<Box<dyn Dut>, RigError> {
-    let xdp = |link: &Link| open::xdp(&end_at(link), Take::All, Stamp::App);
-    // Drivers of DPDK refuse to be set up for frames that they can't carry, whether or not any come.
-    let largest = trial.traffic.frame_size.without_fcs().max(1514);
-    let packet = |link: &Link| open::packet(&end_at(link), Take::All, LARGEST_XDP, Stamp::App);
-    let dpdk =
-        |link: &Link, number| open::dpdk(&end_at(link), &lab_device(LAB_DRIVER, number, link), largest, Stamp::App);
-    match engine {
-        Engine::Xdp => Ok(between(rig, trial, xdp(left)?, xdp(right)?)),
-        Engine::Packet => Ok(between(rig, trial, packet(left)?, packet(right)?)),
-        Engine::Dpdk => Ok(between(rig, trial, dpdk(left, 2)?, dpdk(right, 3)?)),
-        other => Err(RigError::Asked(format!(
-            "a forwarder or spool can't run over the {other} engine; use engine = \"xdp\", \"packet\", \"dpdk\" or \"mem\""
-        ))),
-    }
+/// What making a DUT of ours needs.
+struct Making<'a> {
+    rig: &'a Rig,
+    trial: &'a Trial,
+    ends: &'a Ends,
 }
 
-/// A DUT of ours between any two ports.
-fn between<T, R>(rig: &Rig, trial: &Trial, left: Port<T, R>, right: Port<T, R>) -> Box<dyn Dut>
-where
-    T: Transmit + 'static,
-    R: Receive + 'static,
-{
-    let (clock, core, warmup) = (rig.clock, rig.placement.dut, trial.traffic.warmup_frames);
-    match rig.path.dut {
-        DutSpec::Spool { delay_ns, .. } => Box::new(Spool::start(clock, core, (left, right), delay_ns, warmup)),
-        DutSpec::Forwarder { faults, .. } => {
-            let back = rig.placement.dut_back.map(Some);
-            let cores: Vec<Option<usize>> = [core].into_iter().chain(back).collect();
-            Box::new(Forwarder::start(clock, &cores, left, right, faults))
+impl Making<'_> {
+    /// Between two interfaces of the lab.
+    fn over(&self, engine: Engine, left: &Link, right: &Link) -> Result<Box<dyn Dut>, RigError> {
+        let xdp = |link: &Link| open::xdp(&end_at(link), Take::All, Stamp::App);
+        // Drivers of DPDK refuse to be set up for frames that they can't carry, whether or not any come.
+        let largest = self.trial.traffic.frame_size.without_fcs().max(1514);
+        let packet = |link: &Link| open::packet(&end_at(link), Take::All, LARGEST_XDP, Stamp::App);
+        let dpdk =
+            |link: &Link, number| open::dpdk(&end_at(link), &lab_device(LAB_DRIVER, number, link), largest, Stamp::App);
+        match engine {
+            Engine::Xdp => self.between(xdp(left)?, xdp(right)?),
+            Engine::Packet => self.between(packet(left)?, packet(right)?),
+            Engine::Dpdk => self.between(dpdk(left, 2)?, dpdk(right, 3)?),
+            other => Err(RigError::Asked(format!(
+                "a forwarder or spool can't run over the {other} engine; use engine = \"xdp\", \"packet\", \"dpdk\" or \"mem\""
+            ))),
         }
-        _ => unreachable!("only these two are between ports"),
+    }
+
+    /// Between any two ports.
+    fn between<T, R>(&self, left: Port<T, R>, right: Port<T, R>) -> Result<Box<dyn Dut>, RigError>
+    where
+        T: Transmit + 'static,
+        R: Receive + 'static,
+    {
+        let Making { rig, trial, .. } = self;
+        match &trial.case.dut(&rig.path.dut) {
+            DutSpec::Spool(spec) => {
+                let selection = self.selection()?;
+                Ok(Box::new(Spool::start(rig.clock, self.seat(), (left, right), spec, selection)))
+            }
+            DutSpec::Forwarder { faults, .. } => {
+                let seats = match (rig.placement.dut_back, self.seat()) {
+                    (Some(back), Seat::Own(core)) => Seats::Two(core, Some(back)),
+                    (_, seat) => Seats::One(seat),
+                };
+                Ok(Box::new(Forwarder::start(rig.clock, seats, left, right, *faults)))
+            }
+            _ => unreachable!("only these two are between ports"),
+        }
+    }
+
+    /// A thread of its own, unless its core is that of a client's receiving thread, which spins.
+    fn seat(&self) -> Seat {
+        let (placement, client) = (&self.rig.placement, &self.trial.client);
+        let shares = placement.shares() && client.wait == Wait::Poll && client.engine != Engine::Kernel;
+        if shares { Seat::Receiver } else { Seat::Own(placement.dut) }
+    }
+
+    /// The frames that the client measures.
+    fn selection(&self) -> Result<Selection, RigError> {
+        let Traffic { frame_size, warmup_frames, pattern, .. } = &self.trial.traffic;
+        let template = self.rig.template(*frame_size, &self.ends.flow())?;
+        let heads = pattern.train().filter(|train| train.heads_only);
+        Ok(Selection {
+            tag: self.tag(&template),
+            template,
+            from: *warmup_frames,
+            every: heads.map_or(1, |train| u64::from(train.length)),
+        })
+    }
+
+    /// The kernel client keeps departures itself, and its frames carry their identification alone.
+    fn tag(&self, template: &Template) -> Tag {
+        let by_identification = Tag::Number { at: IPV4_IDENTIFICATION, width: 2 };
+        if self.trial.client.engine == Engine::Kernel { by_identification } else { template.tag() }
     }
 }
 
@@ -189,13 +243,11 @@ fn attach_tap(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Option<Tap>, RigE
     let template = |flow| rig.template(trial.traffic.frame_size, flow);
     let entering = template(&flow)?;
     let leaving = if comes_back { template(&flow.reversed())? } else { entering.clone() };
-    // The kernel client keeps departures itself, and frames carry their identification alone.
-    let by_identification = Tag::Number { at: IPV4_IDENTIFICATION, width: 2 };
     let what = Wiretap {
         near: cut(&cuts.near),
         far: cut(&cuts.far),
         comes_back,
-        tag: if trial.client.engine == Engine::Kernel { by_identification } else { entering.tag() },
+        tag: Making { rig, trial, ends }.tag(&entering),
         entering: entering.words(),
         leaving: leaving.words(),
         measure_from: trial.traffic.warmup_frames,

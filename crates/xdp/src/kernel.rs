@@ -105,13 +105,7 @@ impl Config {
         };
         let flow = Flow { source: end(1), destination: end(2) };
         let rate = usect_core::rate::Rate::per_second(1000).expect("not zero");
-        let traffic = Traffic {
-            frame_size: usect_core::frame::FrameSize::MIN,
-            rate,
-            warmup_frames: 0,
-            frames: 1,
-            mode: usect_core::scenario::Mode::OneWay,
-        };
+        let traffic = Traffic::evenly(usect_core::frame::FrameSize::MIN, rate, 1);
         Config { sent: flow, expected: flow, traffic }
     }
 }
@@ -180,7 +174,7 @@ pub struct KernelClient {
 }
 
 /// What the client measures.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Assignment {
     /// The frames as they are sent.
     pub flow: Flow,
@@ -195,9 +189,9 @@ pub struct Assignment {
 impl KernelClient {
     /// Loads the programs for one assignment. `stop` ends its trial early.
     pub fn load(clock: Clock, assignment: &Assignment, stop: Arc<AtomicBool>) -> Result<KernelClient, XdpError> {
-        let Assignment { flow, traffic, tx, core } = *assignment;
+        let Assignment { flow, traffic, tx, core } = assignment.clone();
         let expected = if traffic.mode.returns() { flow.reversed() } else { flow };
-        let loaded = Loaded::new(&Config { sent: flow, expected, traffic })?;
+        let loaded = Loaded::new(&Config { sent: flow, expected, traffic: traffic.clone() })?;
         let frame = Template::plain(&flow, traffic.frame_size);
         let notes = vec!["payload not read: damage shows only in the IP header or the length".to_owned()];
         Ok(KernelClient { loaded, traffic, frame, tx, core, clock, links: Vec::new(), notes, stop })

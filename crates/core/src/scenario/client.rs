@@ -134,6 +134,12 @@ impl ClientSpec {
         if traffic.both && kernel {
             return Err(format!("client `{name}`: the kernel engine sends one way; leave it out, or both"));
         }
+        if !traffic.pattern.is_constant() && kernel {
+            return Err(format!("client `{name}`: the kernel engine sends evenly; leave it out, or pattern"));
+        }
+        if traffic.pattern.train().is_some() && (self.stamp != Stamp::App || self.wait == Wait::Block) {
+            return Err(format!("client `{name}`: trains go with stamps of the app and wait = \"poll\""));
+        }
         if traffic.mode == Mode::PingPong && kernel {
             return Err(format!("client `{name}`: the kernel engine sends by the clock and can't ping-pong"));
         }

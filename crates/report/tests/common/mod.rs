@@ -182,6 +182,7 @@ fn measurement(dice: &mut Dice, shape: &Shape, tapped: bool) -> Measurement {
         touched: if shape.spins { touched } else { Histogram::default() },
         scheduled: (!tapped).then_some(scheduled),
         stages: None,
+        trains: None,
         streams: Vec::new(),
         lateness: (!tapped).then_some(lateness),
         pace: (!tapped).then_some(Pace { requested: 20_000.0, achieved: 19_998.0 }),
@@ -200,7 +201,7 @@ pub fn trial(scenario: &Scenario, shape: &Shape, run: u32) -> TrialResult {
     let client_saw = measurement(&mut dice, shape, false);
     let truth_shape = Shape { stall: (shape.stall.0 / 10.0, 6_000.0), ..*shape };
     TrialResult {
-        trial: Trial { client, run, traffic: usect_core::trial::Traffic::of(&scenario.traffic, &scenario.quick) },
+        trial: Trial { run, ..Trial::once(client, usect_core::trial::Traffic::of(&scenario.traffic, &scenario.quick)) },
         started: format!("2026-11-21T02:3{run}:12Z"),
         truth: Some(measurement(&mut dice, &truth_shape, true)),
         client: client_saw,

@@ -1,0 +1,113 @@
+//! `usect convoy` and `usect train`: from flags to a scenario whose frames leave in trains.
+
+use crate::args::Trains;
+use crate::session::{self, Session};
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+use usect_core::case::Case;
+use usect_core::frame::FrameSize;
+use usect_core::pattern::{MOST_TRAINS, Pattern, Train};
+use usect_core::port_name::PortName;
+use usect_core::rate::RateSpec;
+use usect_core::scenario::{ClientSpec, CoreSpec, Scenario, Stamp, TrafficSpec, Wait};
+
+/// Frames of a train, where nobody says how many (paper 003 §5).
+const LENGTH: u32 = 100;
+/// Trains before those that are measured.
+const WARMUP: u64 = 10;
+/// Shortest pause between trains, where the user names none.
+const PAUSE_NS: u64 = 1_000_000;
+/// Times as long as a train takes on the line until the next one begins.
+const SPACIOUS: f64 = 2.0;
+
+/// Either of them.
+pub(crate) fn run(procedure: &'static str, args: &Trains) -> Result<ExitCode> {
+    let (mut scenario, slug) = match (&args.scenario, &args.tx, &args.rx) {
+        (Some(file), ..) => session::load(file, &args.clients)?,
+        (None, Some(tx), Some(rx)) => (between(tx, rx, args)?, procedure.to_owned()),
+        _ => bail!("name a scenario, or --tx and --rx"),
+    };
+    if !args.sizes.is_empty() {
+        scenario.vary.frame_size = args.sizes.clone();
+    }
+    let train = Train { heads_only: procedure == "convoy", ..train(&scenario, args) };
+    let (rate, period_ns) = pace(&scenario, &train, args)?;
+    scenario.traffic.pattern = Pattern::Trains(train);
+    scenario.traffic.rate = Some(rate);
+    for protocol in [&mut scenario.protocol, &mut scenario.quick] {
+        protocol.warmup_s = (WARMUP * period_ns) as f64 / 1e9;
+        protocol.duration_s = (args.trains * period_ns) as f64 / 1e9;
+    }
+    Session::new(procedure, slug, scenario, &args.output)?.run()
+}
+
+/// One client between the user's own ports.
+fn between(tx: &PortName, rx: &PortName, args: &Trains) -> Result<Scenario> {
+    session::check_ports(tx, rx)?;
+    let client = ClientSpec {
+        name: tx.engine.name().to_owned(),
+        engine: tx.engine,
+        wait: Wait::Poll,
+        stamp: Stamp::App,
+        driver: None,
+        pairs: Vec::new(),
+        tx: Some(tx.clone()),
+        rx: Some(rx.clone()),
+    };
+    let size = args.sizes.first().copied().unwrap_or(FrameSize::MIN);
+    let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, ..CoreSpec::default() };
+    let traffic = TrafficSpec::evenly(size, RateSpec::Frames(1));
+    let mut scenario = session::between_ports(client, traffic, cores, args.dpdk.clone().into());
+    scenario.title = format!("{tx} to {rx}");
+    Ok(scenario)
+}
+
+/// The train that the flags name, or else the scenario.
+fn train(scenario: &Scenario, args: &Trains) -> Train {
+    let asked = scenario.traffic.pattern.train();
+    Train {
+        length: args.length.or(asked.map(|train| train.length)).unwrap_or(LENGTH),
+        spacing_ns: args.spacing.or(asked.map(|train| train.spacing_ns)).unwrap_or(0),
+        heads_only: false,
+    }
+}
+
+/// The mean rate of trains with the pause that was asked for, or one that is long enough, and the time from head to
+/// head, in nanoseconds.
+fn pace(scenario: &Scenario, train: &Train, args: &Trains) -> Result<(RateSpec, u64)> {
+    if args.trains == 0 || args.trains > MOST_TRAINS {
+        bail!("--trains runs from 1 to {MOST_TRAINS}");
+    }
+    let lasts_ns = train.lasts_ns();
+    let on_line = on_line_ns(scenario, train).max(lasts_ns as f64);
+    let pause_ns = args.pause.unwrap_or((on_line * SPACIOUS) as u64 - lasts_ns + PAUSE_NS);
+    let period_ns = lasts_ns + pause_ns;
+    if (period_ns as f64) < on_line {
+        bail!(
+            "a train of {} frames takes {:.0} us on this line, and the next one would begin after {} us: its head would wait \
+             behind it; use a longer --pause",
+            train.length,
+            on_line / 1e3,
+            period_ns / 1000
+        );
+    }
+    let rate = u64::from(train.length) as f64 * 1e9 / period_ns.max(1) as f64;
+    if rate < 1.0 {
+        bail!(
+            "a train of {} frames in {} s is less than a frame per second: use a shorter --pause",
+            train.length,
+            period_ns / 1_000_000_000
+        );
+    }
+    Ok((RateSpec::Frames(rate as u64), period_ns))
+}
+
+/// What the longest train of all cases takes on the line, in nanoseconds; 0 where no line is known.
+fn on_line_ns(scenario: &Scenario, train: &Train) -> f64 {
+    let of = |case: Case| {
+        let size = case.traffic(&scenario.traffic).frame_size;
+        let line = case.dut(&scenario.dut).spool().and_then(|spool| spool.line());
+        line.map_or(0.0, |line| line.slot_ns(size) * f64::from(train.length))
+    };
+    scenario.vary.cases().into_iter().map(of).fold(0.0, f64::max)
+}

@@ -1,0 +1,153 @@
+//! One of the cases of a scenario: what a trial varies of it.
+
+use crate::frame::FrameSize;
+use crate::rate::RateSpec;
+use crate::scenario::{DutSpec, Scenario, SpoolSpec, TrafficSpec};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Most cases of a scenario: each is a trial for every client and run.
+pub const MOST_CASES: usize = 20_000;
+
+/// What a scenario varies: every combination is a case.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Vary {
+    /// Frame sizes, with FCS.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub frame_size: Vec<FrameSize>,
+    /// Rates.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rate: Vec<RateSpec>,
+    /// Lengths of the fiber, in metres.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub length_m: Vec<f64>,
+}
+
+/// What is different in a case; nothing is, where a scenario varies nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Case {
+    /// Another fiber length, in metres.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length_m: Option<f64>,
+    /// Another frame size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame_size: Option<FrameSize>,
+    /// Another rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RateSpec>,
+}
+
+impl Vary {
+    /// Whether it varies nothing.
+    pub fn is_nothing(&self) -> bool {
+        *self == Vary::default()
+    }
+
+    /// Every combination, lengths outermost.
+    pub fn cases(&self) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for length_m in each(&self.length_m) {
+            for frame_size in each(&self.frame_size) {
+                cases.extend(each(&self.rate).map(|rate| Case { length_m, frame_size, rate }));
+            }
+        }
+        cases
+    }
+
+    /// What is wrong with it in a scenario, in one sentence.
+    pub fn check(&self, scenario: &Scenario) -> Result<(), String> {
+        let number = self.frame_size.len().max(1) * self.rate.len().max(1) * self.length_m.len().max(1);
+        if number > MOST_CASES {
+            return Err(format!("it makes {number} cases, and {MOST_CASES} are the most: take larger steps"));
+        }
+        if !self.length_m.is_empty() && scenario.dut.spool().is_none_or(|spool| spool.fiber.is_none()) {
+            return Err("length_m is that of a fiber: use dut kind \"spool\" with a fiber".into());
+        }
+        if !self.rate.is_empty() && scenario.traffic.pattern.replay().is_some() {
+            return Err("a capture has its own rate: leave rate out, here too".into());
+        }
+        Ok(())
+    }
+}
+
+/// Each of some values, or none of them once.
+fn each<T: Copy>(values: &[T]) -> impl Iterator<Item = Option<T>> {
+    let none = values.is_empty().then_some(None);
+    none.into_iter().chain(values.iter().copied().map(Some))
+}
+
+impl Case {
+    /// Whether nothing is different.
+    pub fn is_plain(&self) -> bool {
+        *self == Case::default()
+    }
+
+    /// A traffic in this case.
+    pub fn traffic(&self, spec: &TrafficSpec) -> TrafficSpec {
+        let mut spec = spec.clone();
+        spec.frame_size = self.frame_size.unwrap_or(spec.frame_size);
+        spec.rate = self.rate.or(spec.rate);
+        spec
+    }
+
+    /// A device under test in this case.
+    pub fn dut(&self, dut: &DutSpec) -> DutSpec {
+        match (dut, self.length_m) {
+            (DutSpec::Spool(spool), Some(length_m)) => {
+                let fiber = spool.fiber.map(|fiber| crate::fiber::Fiber { length_m, ..fiber });
+                DutSpec::Spool(SpoolSpec { fiber, ..*spool })
+            }
+            _ => dut.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let length = self.length_m.map(|m| if m < 1_000.0 { format!("{m} m") } else { format!("{} km", m / 1_000.0) });
+        let size = self.frame_size.map(|size| format!("{} bytes", size.with_fcs()));
+        let rate = self.rate.map(|rate| rate.to_string());
+        let parts: Vec<String> = [length, size, rate].into_iter().flatten().collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCENARIO: &str = r#"
+        title = "t"
+        traffic = { frame_size = 64, rate = 1000 }
+        dut = { kind = "spool", engine = "mem", fiber = { length_m = 2.0, line_rate = "10 Gbit/s" } }
+        vary = { frame_size = [64, 1522], length_m = [2.0, 2000.0] }
+        [[client]]
+        name = "mem"
+        engine = "mem"
+    "#;
+
+    #[test]
+    fn every_combination_is_a_case() {
+        let scenario = Scenario::parse(SCENARIO).unwrap();
+        let cases = scenario.vary.cases();
+        let names: Vec<String> = cases.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["2 m, 64 bytes", "2 m, 1522 bytes", "2 km, 64 bytes", "2 km, 1522 bytes"]);
+        let last = cases[3];
+        assert_eq!(last.traffic(&scenario.traffic).frame_size.with_fcs(), 1522);
+        assert_eq!(last.dut(&scenario.dut).spool().unwrap().fiber.unwrap().length_m, 2_000.0);
+        assert_eq!(Vary::default().cases(), [Case::default()]);
+    }
+
+    #[test]
+    fn what_can_not_vary_is_refused() {
+        let refused = |from: &str, to: &str| Scenario::parse(&SCENARIO.replace(from, to)).unwrap_err().message;
+        let plain = "delay_ns = 5 }\n #";
+        assert!(refused("fiber = {", plain).contains("length_m is that of a fiber"));
+        assert!(refused("[64, 1522]", "[64, 10]").contains("64 to 9018"));
+        assert!(refused("[2.0, 2000.0]", "[2.0, -1.0]").contains("length_m runs from 0"));
+        let many = format!("[{}]", "64, ".repeat(10_001));
+        assert!(refused("[64, 1522]", &many).contains("20002 cases"));
+    }
+}

@@ -1,0 +1,307 @@
+//! Trains of frames as they left and as they arrived: latency of their heads, capacity, loss.
+//!
+//! Trains rather than pairs of frames, because a link that is several (LACP) may send two frames of a pair through
+//! two of its members, or both through one, and shows n times less, or more, than it has (paper 003 §5).
+
+use crate::frame::FrameSize;
+use crate::pattern::Train;
+use crate::stats::{self, Bounded};
+use serde::{Deserialize, Serialize};
+
+/// When the trains of a traffic left, in ticks of the sender's clock. Nothing is allocated while they leave.
+#[derive(Debug)]
+pub struct Departures {
+    length: u32,
+    /// The next frame's place in its train.
+    place: u32,
+    /// Frames of the warm-up, in whole trains, that have not left yet.
+    warmup: u64,
+    trains: Vec<Departed>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Departed {
+    head: u64,
+    second: u64,
+    last: u64,
+}
+
+impl Departures {
+    /// Of so many frames, in order, behind those of the warm-up.
+    pub fn new(train: &Train, warmup: u64, frames: u64) -> Departures {
+        let trains = Vec::with_capacity((frames / u64::from(train.length)) as usize);
+        Departures { length: train.length, place: 0, warmup, trains }
+    }
+
+    /// The next frame left.
+    #[inline]
+    pub fn left(&mut self, at: u64) {
+        if self.warmup > 0 {
+            self.warmup -= 1;
+        } else if self.place > 0 {
+            self.follower(at);
+        } else if self.trains.len() < self.trains.capacity() {
+            self.trains.push(Departed { head: at, second: at, last: at });
+        }
+        self.place = if self.place + 1 == self.length { 0 } else { self.place + 1 };
+    }
+
+    #[inline]
+    fn follower(&mut self, at: u64) {
+        let Some(train) = self.trains.last_mut() else { return };
+        train.last = at;
+        if self.place == 1 {
+            train.second = at;
+        }
+    }
+
+    /// Whether the next frame is the head of a train.
+    #[inline]
+    pub fn at_head(&self) -> bool {
+        self.place == 0
+    }
+}
+
+/// When the frames of trains arrived, in ticks of the receiver's clock. Nothing is allocated while they arrive.
+#[derive(Debug)]
+pub struct Arrivals {
+    length: u32,
+    heads_only: bool,
+    trains: Box<[Arrived]>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Arrived {
+    received: u32,
+    stamped: u32,
+    head_ns: Option<u64>,
+    sum_ns: u64,
+    /// Of all its frames but the head.
+    first: u64,
+    last: u64,
+}
+
+const NOTHING: Arrived = Arrived { received: 0, stamped: 0, head_ns: None, sum_ns: 0, first: u64::MAX, last: 0 };
+
+impl Arrivals {
+    /// Of so many frames.
+    pub fn new(train: &Train, frames: u64) -> Arrivals {
+        let trains = vec![NOTHING; (frames / u64::from(train.length)) as usize].into();
+        Arrivals { length: train.length, heads_only: train.heads_only, trains }
+    }
+
+    /// A frame arrived, the `number`th of those that are measured, from 0. Returns whether it has a latency.
+    #[inline]
+    pub fn arrived(&mut self, number: u32, at: u64) -> bool {
+        let (train, place) = (number / self.length, number % self.length);
+        let Some(train) = self.trains.get_mut(train as usize) else { return false };
+        train.received += 1;
+        if place > 0 || self.length == 2 {
+            train.first = train.first.min(at);
+            train.last = train.last.max(at);
+        }
+        place == 0 || !self.heads_only
+    }
+
+    /// Its latency is known.
+    #[inline]
+    pub fn stamped(&mut self, number: u32, ns: u64) {
+        let (train, place) = (number / self.length, number % self.length);
+        let Some(train) = self.trains.get_mut(train as usize) else { return };
+        train.stamped += 1;
+        train.sum_ns += ns;
+        if place == 0 {
+            train.head_ns = Some(ns);
+        }
+    }
+}
+
+/// The trains of a trial.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trains {
+    /// What was sent.
+    pub train: Train,
+    /// One after another.
+    pub seen: Vec<Seen>,
+}
+
+/// One train. Its spans run from the second frame to the last, because the head leaves by itself; where there are
+/// only two, from the first.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// When its head left, after the first train's, in nanoseconds.
+    pub at_ns: u64,
+    /// Its frames that arrived.
+    pub received: u32,
+    /// The head's latency, where it arrived.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub head_ns: Option<u64>,
+    /// Mean latency of its frames, where more than the head have one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub mean_ns: Option<u64>,
+    /// The span of its departures.
+    pub sent_ns: u64,
+    /// The span of its arrivals, where all of them arrived.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub arrived_ns: Option<u64>,
+}
+
+impl Trains {
+    /// From both ends; `ns` turns ticks into nanoseconds.
+    pub fn of(train: Train, sent: &Departures, received: &Arrivals, ns: impl Fn(u64) -> u64) -> Trains {
+        let began = sent.trains.first().map_or(0, |train| train.head);
+        let seen = |(left, came): (&Departed, &Arrived)| {
+            let pair = train.length == 2;
+            Seen {
+                at_ns: ns(left.head.saturating_sub(began)),
+                received: came.received,
+                head_ns: came.head_ns,
+                mean_ns: (came.stamped > 1).then(|| came.sum_ns / u64::from(came.stamped)),
+                sent_ns: ns(left.last.saturating_sub(if pair { left.head } else { left.second })),
+                arrived_ns: (came.received == train.length).then(|| ns(came.last.saturating_sub(came.first))),
+            }
+        };
+        Trains { train, seen: sent.trains.iter().zip(&received.trains).map(seen).collect() }
+    }
+
+    /// Adds those of another trial.
+    pub fn add(&mut self, other: &Trains) {
+        let began = self.seen.last().map_or(0, |last| last.at_ns);
+        self.seen.extend(other.seen.iter().map(|seen| Seen { at_ns: seen.at_ns + began, ..*seen }));
+    }
+}
+
+/// What trains say of a path.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrainsRecord {
+    /// Trains sent.
+    pub trains: u64,
+    /// Those of which every frame arrived: the others have no capacity.
+    pub whole: u64,
+    /// Latency of the heads, in nanoseconds: its median.
+    pub head_ns: Option<Bounded>,
+    /// Frames per second of the arriving trains: the median of the whole ones.
+    pub capacity: Option<Bounded>,
+    /// Frames per second of the departing trains: their median.
+    pub offered: Option<Bounded>,
+    /// Whether trains arrived as fast as they were sent, so that the path may have more than `capacity`.
+    pub sender_bound: bool,
+    /// Share of the frames that were lost.
+    pub loss: Option<Bounded>,
+    /// One after another.
+    pub seen: Vec<Seen>,
+}
+
+/// Trains that arrive at no less than this share of the pace at which they left met no bottleneck.
+const AS_SENT: f64 = 0.98;
+
+impl TrainsRecord {
+    /// In numbers.
+    pub fn of(trains: &Trains) -> TrainsRecord {
+        let Trains { train, seen } = trains;
+        // A pair has one gap, longer trains those behind their second frame.
+        let gaps = f64::from((train.length - 2).max(1));
+        let rate = |ns: u64| gaps * 1e9 / ns as f64;
+        let rates = |spans: Vec<u64>| stats::median(spans.into_iter().filter(|&ns| ns > 0).map(rate).collect());
+        let capacity = rates(seen.iter().filter_map(|s| s.arrived_ns).collect());
+        let offered = rates(seen.iter().map(|s| s.sent_ns).collect());
+        let lost: Vec<u64> = seen.iter().map(|s| u64::from(train.length.saturating_sub(s.received))).collect();
+        TrainsRecord {
+            trains: seen.len() as u64,
+            whole: seen.iter().filter(|s| s.received == train.length).count() as u64,
+            head_ns: stats::median(seen.iter().filter_map(|s| s.head_ns).map(|ns| ns as f64).collect()),
+            capacity,
+            offered,
+            sender_bound: capacity.zip(offered).is_some_and(|(c, o)| c.value >= AS_SENT * o.value),
+            loss: stats::share_of_groups(&lost, u64::from(train.length)),
+            seen: seen.clone(),
+        }
+    }
+
+    /// Bits per second of frames of a size at the capacity: those of the frames without FCS (paper 003), with FCS, and
+    /// on the line with preamble and gap.
+    pub fn bits(&self, size: FrameSize) -> Option<[Bounded; 3]> {
+        let capacity = self.capacity?;
+        let line = u64::from(size.with_fcs()) + crate::rate::LINE_OVERHEAD;
+        let bytes = [size.without_fcs() as u64, u64::from(size.with_fcs()), line];
+        Some(bytes.map(|bytes| capacity.times(bytes as f64 * 8.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trains(train: Train, arrivals: impl Fn(u32, &mut Arrivals)) -> Trains {
+        let frames = u64::from(train.length) * 8;
+        let (mut sent, mut received) = (Departures::new(&train, 0, frames), Arrivals::new(&train, frames));
+        for number in 0..frames {
+            let (t, place) = (number / u64::from(train.length), number % u64::from(train.length));
+            assert_eq!(sent.at_head(), place == 0);
+            sent.left(1_000 + t * 1_000_000 + place * 10);
+        }
+        (0..frames as u32).for_each(|number| arrivals(number, &mut received));
+        Trains::of(train, &sent, &received, |ticks| ticks)
+    }
+
+    fn convoy() -> Train {
+        Train { length: 100, spacing_ns: 0, heads_only: true }
+    }
+
+    #[test]
+    fn capacity_is_that_of_the_slots_behind_the_head() {
+        let trains = trains(convoy(), |number, received| {
+            let (t, place) = (u64::from(number / 100), u64::from(number % 100));
+            // The head comes early, as if the line had been idle behind it.
+            let at = 5_000 + t * 1_000_000 + if place == 0 { 0 } else { 500 + place * 67 };
+            assert_eq!(received.arrived(number, at), place == 0);
+            if place == 0 {
+                received.stamped(number, 1_234 + t);
+            }
+        });
+        let record = TrainsRecord::of(&trains);
+        assert_eq!((record.trains, record.whole, record.sender_bound), (8, 8, false));
+        let capacity = record.capacity.unwrap();
+        assert!((capacity.value - 1e9 / 67.0).abs() < 1.0, "{capacity:?}");
+        assert!((record.offered.unwrap().value - 1e8).abs() < 1.0);
+        assert_eq!(record.head_ns.unwrap().value, 1_237.0);
+        assert_eq!(record.loss.unwrap().value, 0.0);
+        assert_eq!(trains.seen[3], Seen { at_ns: 3_000_000, mean_ns: None, ..trains.seen[3] });
+        let [frames, with_fcs, line] = record.bits(FrameSize::MIN).unwrap().map(|b| b.value / 1e9);
+        assert!((frames - 7.164).abs() < 0.001 && (with_fcs - 7.642).abs() < 0.001 && (line - 10.03).abs() < 0.001);
+    }
+
+    #[test]
+    fn trains_with_a_loss_have_no_capacity_and_loss_an_interval() {
+        let trains = trains(convoy(), |number, received| {
+            if number % 250 != 7 {
+                received.arrived(number, u64::from(number) * 10);
+            }
+        });
+        let record = TrainsRecord::of(&trains);
+        assert_eq!((record.trains, record.whole), (8, 4));
+        let loss = record.loss.unwrap();
+        assert!((loss.value - 0.005).abs() < 1e-12 && loss.low < 0.005 && loss.high > 0.005, "{loss:?}");
+        assert_eq!(record.capacity, None, "four trains can't bound a median");
+        assert_eq!(record.head_ns, None);
+    }
+
+    #[test]
+    fn a_train_that_arrives_as_it_left_shows_the_sender() {
+        let train = Train { length: 4, spacing_ns: 0, heads_only: false };
+        let trains = trains(train, |number, received| {
+            assert!(received.arrived(number, u64::from(number) * 10));
+            received.stamped(number, 50 + u64::from(number % 4));
+        });
+        let record = TrainsRecord::of(&trains);
+        assert!(record.sender_bound);
+        assert_eq!((trains.seen[0].head_ns, trains.seen[0].mean_ns), (Some(50), Some(51)));
+    }
+
+    #[test]
+    fn frames_beyond_the_last_train_are_nobody_s() {
+        let mut received = Arrivals::new(&convoy(), 200);
+        assert!(!received.arrived(200, 1));
+        received.stamped(u32::MAX, 1);
+    }
+}
