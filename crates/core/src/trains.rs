@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug)]
 pub struct Departures {
     length: u32,
+    /// The first place of the span.
+    from: u32,
     /// The next frame's place in its train.
     place: u32,
     /// Frames of the warm-up, in whole trains, that have not left yet.
@@ -22,15 +24,25 @@ pub struct Departures {
 #[derive(Debug, Clone, Copy)]
 struct Departed {
     head: u64,
-    second: u64,
+    /// Of the first of the span, and of the last.
+    first: u64,
     last: u64,
+}
+
+/// Where in a train the span begins that tells its pace. The head leaves by itself; and while the frames behind it are
+/// still handed over, faster than the line takes them, who hands them on is late: a quarter of the train later it is not.
+fn from(train: &Train) -> u32 {
+    match train.length {
+        2 => 0,
+        length => (length / 4).max(1),
+    }
 }
 
 impl Departures {
     /// Of so many frames, in order, behind those of the warm-up.
     pub fn new(train: &Train, warmup: u64, frames: u64) -> Departures {
         let trains = Vec::with_capacity((frames / u64::from(train.length)) as usize);
-        Departures { length: train.length, place: 0, warmup, trains }
+        Departures { length: train.length, from: from(train), place: 0, warmup, trains }
     }
 
     /// The next frame left.
@@ -41,7 +53,7 @@ impl Departures {
         } else if self.place > 0 {
             self.follower(at);
         } else if self.trains.len() < self.trains.capacity() {
-            self.trains.push(Departed { head: at, second: at, last: at });
+            self.trains.push(Departed { head: at, first: at, last: at });
         }
         self.place = if self.place + 1 == self.length { 0 } else { self.place + 1 };
     }
@@ -50,8 +62,8 @@ impl Departures {
     fn follower(&mut self, at: u64) {
         let Some(train) = self.trains.last_mut() else { return };
         train.last = at;
-        if self.place == 1 {
-            train.second = at;
+        if self.place == self.from {
+            train.first = at;
         }
     }
 
@@ -66,6 +78,7 @@ impl Departures {
 #[derive(Debug)]
 pub struct Arrivals {
     length: u32,
+    from: u32,
     heads_only: bool,
     trains: Box<[Arrived]>,
 }
@@ -76,7 +89,7 @@ struct Arrived {
     stamped: u32,
     head_ns: Option<u64>,
     sum_ns: u64,
-    /// Of all its frames but the head.
+    /// The earliest and latest arrival of its span.
     first: u64,
     last: u64,
 }
@@ -87,7 +100,7 @@ impl Arrivals {
     /// Of so many frames.
     pub fn new(train: &Train, frames: u64) -> Arrivals {
         let trains = vec![NOTHING; (frames / u64::from(train.length)) as usize].into();
-        Arrivals { length: train.length, heads_only: train.heads_only, trains }
+        Arrivals { length: train.length, from: from(train), heads_only: train.heads_only, trains }
     }
 
     /// A frame arrived, the `number`th of those that are measured, from 0. Returns whether it has a latency.
@@ -96,7 +109,7 @@ impl Arrivals {
         let (train, place) = (number / self.length, number % self.length);
         let Some(train) = self.trains.get_mut(train as usize) else { return false };
         train.received += 1;
-        if place > 0 || self.length == 2 {
+        if place >= self.from {
             train.first = train.first.min(at);
             train.last = train.last.max(at);
         }
@@ -125,8 +138,8 @@ pub struct Trains {
     pub seen: Vec<Seen>,
 }
 
-/// One train. Its spans run from the second frame to the last, because the head leaves by itself; where there are
-/// only two, from the first.
+/// One train. Its spans run from the frame a quarter behind its head to the last; where there are only two, from the
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     /// When its head left, after the first train's, in nanoseconds.
@@ -151,13 +164,12 @@ impl Trains {
     pub fn of(train: Train, sent: &Departures, received: &Arrivals, ns: impl Fn(u64) -> u64) -> Trains {
         let began = sent.trains.first().map_or(0, |train| train.head);
         let seen = |(left, came): (&Departed, &Arrived)| {
-            let pair = train.length == 2;
             Seen {
                 at_ns: ns(left.head.saturating_sub(began)),
                 received: came.received,
                 head_ns: came.head_ns,
                 mean_ns: (came.stamped > 1).then(|| came.sum_ns / u64::from(came.stamped)),
-                sent_ns: ns(left.last.saturating_sub(if pair { left.head } else { left.second })),
+                sent_ns: ns(left.last.saturating_sub(left.first)),
                 arrived_ns: (came.received == train.length).then(|| ns(came.last.saturating_sub(came.first))),
             }
         };
@@ -199,8 +211,7 @@ impl TrainsRecord {
     /// In numbers.
     pub fn of(trains: &Trains) -> TrainsRecord {
         let Trains { train, seen } = trains;
-        // A pair has one gap, longer trains those behind their second frame.
-        let gaps = f64::from((train.length - 2).max(1));
+        let gaps = f64::from(train.length - 1 - from(train));
         let rate = |ns: u64| gaps * 1e9 / ns as f64;
         let rates = |spans: Vec<u64>| stats::median(spans.into_iter().filter(|&ns| ns > 0).map(rate).collect());
         let capacity = rates(seen.iter().filter_map(|s| s.arrived_ns).collect());

@@ -50,7 +50,7 @@ impl Receive for DpdkRx {
         match *self {}
     }
 
-    fn recv(&mut self, _: impl FnMut(&[u8], Found)) -> io::Result<usize> {
+    fn recv_some(&mut self, _: usize, _: impl FnMut(&[u8], Found)) -> io::Result<usize> {
         match *self {}
     }
 }

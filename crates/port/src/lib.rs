@@ -118,7 +118,12 @@ pub trait Receive: Send {
 
     /// Hands over what has arrived, at most [`BATCH`] frames, each with the instant at which it was
     /// found. Returns how many. A blocking half waits for the first, up to 50 ms.
-    fn recv(&mut self, each: impl FnMut(&[u8], Found)) -> io::Result<usize>;
+    fn recv(&mut self, each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
+        self.recv_some(BATCH, each)
+    }
+
+    /// The same, at most so many frames; drivers of DPDK may want four or more.
+    fn recv_some(&mut self, most: usize, each: impl FnMut(&[u8], Found)) -> io::Result<usize>;
 
     /// Frames that came this far and found no room in the port's own queue, since it was opened; `None` where
     /// nobody counts them.

@@ -60,8 +60,8 @@ impl Receive for MemRx {
     }
 
     #[inline]
-    fn recv(&mut self, mut each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
-        let waiting = self.ring.waiting(BATCH);
+    fn recv_some(&mut self, most: usize, mut each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
+        let waiting = self.ring.waiting(most.min(BATCH));
         if waiting > 0 {
             let now = Found::at(usect_clock::tsc());
             self.ring.take(waiting, |frame| each(frame, now));

@@ -171,9 +171,9 @@ impl Receive for PacketRx {
     }
 
     #[inline]
-    fn recv(&mut self, mut each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
+    fn recv_some(&mut self, most: usize, mut each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
         // All that are there, then the clock: one that comes meanwhile would be stamped too early.
-        let waiting = self.ring.waiting(BATCH);
+        let waiting = self.ring.waiting(most.min(BATCH));
         if waiting == 0 {
             return Ok(0);
         }

@@ -91,9 +91,9 @@ impl Receive for UdpRx {
         &self.caps
     }
 
-    fn recv(&mut self, mut each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
+    fn recv_some(&mut self, most: usize, mut each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
         let mut received = 0;
-        while received < BATCH {
+        while received < most.min(BATCH) {
             let wait = self.caps.blocks && received == 0;
             match self.receive(wait) {
                 Ok((len, found)) => each(&self.buffer[..len], found),

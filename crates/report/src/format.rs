@@ -83,6 +83,21 @@ pub(crate) fn share(value: f64) -> String {
     }
 }
 
+/// A difference as a percentage of what it differs from, with its sign.
+pub(crate) fn signed_share(value: f64) -> String {
+    let digits = if value.abs() < 0.0995 { 2 } else { 1 };
+    format!("{:+.digits$} %", value * 100.0).replace('-', "−")
+}
+
+/// Bits per second: `7.143 Gbit/s`.
+pub(crate) fn bits(per_second: f64) -> String {
+    let units = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
+    let (scale, unit) = units.into_iter().find(|&(scale, _)| per_second >= scale).unwrap_or((1.0, "bit/s"));
+    let scaled = per_second / scale;
+    let decimals = if scaled < 9.9995 { 3 } else if scaled < 99.995 { 2 } else { 1 };
+    format!("{scaled:.decimals$} {unit}")
+}
+
 /// A part of a whole as a percentage; `–` of nothing.
 pub(crate) fn part(part: u64, whole: u64) -> String {
     if whole == 0 { "–".to_owned() } else { share(part as f64 / whole as f64) }
@@ -106,9 +121,13 @@ pub(crate) fn seconds(value: f64) -> String {
 
 /// `61.0 to 61.4 µs`, each end written by `write`; the unit once where both ends have the same.
 pub(crate) fn interval(value: &Interval, write: fn(i64) -> String) -> String {
-    let (low, high) = (write(value.low_ns), write(value.high_ns));
+    bounded(&write(value.low_ns), &write(value.high_ns))
+}
+
+/// The ends of an interval, both written, the unit once where both have the same.
+pub(crate) fn bounded(low: &str, high: &str) -> String {
     let unit = high.rsplit(' ').next().unwrap_or_default();
-    let low = low.strip_suffix(unit).map_or(low.as_str(), str::trim_end);
+    let low = low.strip_suffix(unit).map_or(low, str::trim_end);
     format!("{low} to {high}")
 }
 
@@ -119,6 +138,7 @@ pub(crate) fn traffic(traffic: &Traffic, asked: &TrafficSpec) -> String {
         Mode::PingPong => format!("{size}-byte frames one at a time, up to {}, ping-pong", count(traffic.frames)),
         mode => format!("{size}-byte frames at {}, {mode}", rate(traffic.rate.frames_per_second())),
     }];
+    parts.extend((!traffic.pattern.is_constant()).then(|| traffic.pattern.to_string()));
     parts.extend(asked.both.then(|| "both directions at once".to_owned()));
     parts.extend((asked.flows > 1).then(|| format!("{} flows in turn", asked.flows)));
     parts.extend((!asked.frame.is_plain()).then(|| asked.frame.to_string()));
@@ -165,6 +185,13 @@ mod tests {
         assert_eq!((share(0.0), share(1.0)), ("0 %".into(), "100 %".into()));
         assert_eq!((share(0.999_999_9), share(1e-9)), ("99.9999 %".into(), "<0.0001 %".into()));
         assert_eq!((share(0.001), share(0.0105), share(0.5)), ("0.100 %".into(), "1.05 %".into(), "50.0 %".into()));
+    }
+
+    #[test]
+    fn bits_and_differences_have_their_units() {
+        assert_eq!((bits(7.142_857e9), bits(98.76e6), bits(512.0)), ("7.143 Gbit/s".into(), "98.76 Mbit/s".into(), "512.0 bit/s".into()));
+        assert_eq!((signed_share(-0.0014), signed_share(0.25)), ("−0.14 %".into(), "+25.0 %".into()));
+        assert_eq!(bounded("7.1 Gbit/s", "7.2 Gbit/s"), "7.1 to 7.2 Gbit/s");
     }
 
     #[test]

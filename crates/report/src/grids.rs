@@ -2,7 +2,7 @@
 
 use crate::grid::{Entry, Grid, Line};
 use crate::series::{Series, labelled, letter, thread};
-use crate::{StoredRun, format};
+use crate::{StoredRun, format, trains};
 use serde::Serialize;
 use usect_core::run::Record;
 use usect_core::stall::CoreStalls;
@@ -14,6 +14,8 @@ use usect_core::tracker::Counts;
 #[derive(Serialize)]
 pub(crate) struct Grids {
     key: Grid,
+    /// Absent where no frames left in trains.
+    trains: Option<Grid>,
     /// Absent where no client's frames were stamped on their way.
     stages: Option<Grid>,
     accuracy: Grid,
@@ -30,6 +32,7 @@ impl Grids {
     pub(crate) fn of(runs: &[StoredRun], series: &[Series<'_>]) -> Grids {
         Grids {
             key: key(series),
+            trains: trains(runs, series),
             stages: stages(series),
             accuracy: accuracy(series),
             spread: spread(series),
@@ -101,6 +104,23 @@ fn key(series: &[Series<'_>]) -> Grid {
         }
     }
     Grid::new(ladder(&["client", ""]), lines)
+}
+
+/// The rows of paper 003's Table 1.
+fn trains(runs: &[StoredRun], series: &[Series<'_>]) -> Option<Grid> {
+    let rows = runs.iter().flat_map(|run| trains::rows(&run.run));
+    let mut lines = Vec::new();
+    for row in rows {
+        let Some(own) = series.iter().find(|s| std::ptr::eq(s.client, row.client)) else { continue };
+        let cell = |written: trains::Written| match written.interval {
+            Some(interval) => Entry::number(written.figure).with(interval),
+            None => Entry::number(written.figure),
+        };
+        let whole = Entry::number(format::count(row.trains.trains)).with(format!("{} whole", format::count(row.trains.whole)));
+        lines.push(line(own, row.cells().into_iter().map(cell).chain([whole])));
+    }
+    let head = std::iter::once("client").chain(trains::HEADS).chain(["trains"]);
+    (!lines.is_empty()).then(|| Grid::new(head.map(str::to_owned).collect(), lines))
 }
 
 /// Percentiles of the time from application to application, taken apart.

@@ -17,6 +17,7 @@ mod plots;
 mod series;
 pub mod store;
 mod table;
+mod trains;
 mod verdict;
 mod view;
 

@@ -9,6 +9,7 @@ use usect_core::series::Point;
 use usect_core::stages::{Share, StageRecord};
 use usect_core::stall::CoreStalls;
 use usect_core::stats::{self, Estimate, LADDER};
+use usect_core::trains::Seen;
 
 /// Everything that is drawn.
 #[derive(Serialize)]
@@ -34,6 +35,8 @@ struct ClientPlots<'a> {
     errors_clean: &'a [Estimate],
     spread: &'a [Spread],
     stages: Option<StagePlots<'a>>,
+    /// Its trains, one after another.
+    trains: &'a [Seen],
     trials: Vec<TrialPlots<'a>>,
     stalls: Vec<Bar<'a>>,
 }
@@ -106,6 +109,7 @@ impl<'a> ClientPlots<'a> {
                 names: record.stages.iter().map(StageRecord::name).collect(),
                 shares: &record.shares,
             }),
+            trains: series.client.measured.trains.as_ref().map_or(&[], |trains| &trains.seen),
             trials: series.trials().map(TrialPlots::of).collect(),
             stalls: series
                 .stalls()

@@ -1,7 +1,7 @@
 //! The table for the terminal: at most 80 columns wide where names are short.
 
 use crate::view::caveats;
-use crate::{format, verdict};
+use crate::{format, trains, verdict};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 use usect_core::run::{ClientRecord, Record, Run, StreamRecord};
@@ -12,7 +12,7 @@ use usect_core::tracker::Counts;
 /// The run in text for a terminal of 80 columns or more. No escape codes unless `color`.
 pub fn table(run: &Run, color: bool) -> String {
     let page = Page { run, color };
-    let mut blocks = vec![page.header(), page.verdicts(), page.latencies()];
+    let mut blocks = vec![page.header(), page.trains(), page.verdicts(), page.latencies()];
     blocks.extend([page.counts(), page.pace(), page.platform(), page.notes(), page.reading()]);
     blocks.retain(|block| !block.trim().is_empty());
     blocks.iter().map(|b| b.trim_end()).collect::<Vec<_>>().join("\n\n") + "\n"
@@ -41,6 +41,26 @@ impl Page<'_> {
         lines.extend(
             partial.map(|(t, why)| self.styled("33", &format!("PARTIAL, {} run {}: {}", t.label(), t.run, plain(why)))),
         );
+        lines.join("\n")
+    }
+
+    /// Capacity and loss beside the heads' latency, where frames left in trains.
+    fn trains(&self) -> String {
+        let rows = trains::rows(self.run);
+        if rows.is_empty() {
+            return String::new();
+        }
+        let heads = std::iter::once("trains").chain(trains::HEADS).map(str::to_owned);
+        let mut table = self.table(heads, 1);
+        for row in &rows {
+            let cells = row.cells();
+            table.add_row(named(&row.client.client, cells.iter().map(|cell| cell.figure.clone())));
+            table.add_row(named("", cells.into_iter().map(|cell| cell.interval.unwrap_or_default())));
+        }
+        let caveats = rows.iter().flat_map(|row| row.caveats().map(|said| format!("{}: {said}", row.client.client)));
+        let mut lines = vec![trimmed(&table)];
+        lines.extend(caveats);
+        lines.push(self.styled("2", &wrapped(trains::READING)));
         lines.join("\n")
     }
 
@@ -186,6 +206,21 @@ impl Page<'_> {
     fn styled(&self, code: &str, text: &str) -> String {
         if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
+}
+
+/// In lines of a terminal's width.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is one");
+        if line.chars().count() + word.chars().count() > 88 {
+            lines.push(word.to_owned());
+        } else {
+            line.extend((!line.is_empty()).then_some(' '));
+            line.push_str(word);
+        }
+    }
+    lines.join("\n")
 }
 
 fn ns(value: &Interval) -> String {

@@ -2,6 +2,7 @@
 
 use crate::grid::{Entry, Grid, Line};
 use crate::series::{Series, letter};
+use crate::trains::{self, TrainRow};
 use crate::{StoredRun, format, grids, verdict};
 use serde::Serialize;
 use usect_core::environment::Environment;
@@ -14,6 +15,8 @@ pub(crate) struct View {
     pub(crate) runs: Vec<RunView>,
     pub(crate) verdicts: Vec<VerdictView>,
     pub(crate) tables: grids::Grids,
+    /// What the columns of the trains' table mean.
+    pub(crate) trains: &'static str,
     pub(crate) notes: Vec<(String, String)>,
     pub(crate) balances: Vec<grids::Balance>,
     /// Properties and settings in which the runs differ.
@@ -62,7 +65,8 @@ impl View {
             runs: runs.iter().enumerate().map(|(i, run)| RunView::of(letter(runs.len(), i), run)).collect(),
             verdicts: series.iter().map(VerdictView::of).collect(),
             tables: grids::Grids::of(runs, series),
-            notes: notes(series),
+            trains: trains::READING,
+            notes: notes(runs, series),
             balances: series.iter().map(grids::Balance::of).collect(),
             differences: (runs.len() > 1).then(|| differences(runs, |key| !Environment::is_reading(key))),
             readings: (runs.len() > 1).then(|| differences(runs, Environment::is_reading)),
@@ -80,10 +84,12 @@ fn title(runs: &[StoredRun]) -> String {
 }
 
 /// What there is to know of how clients measured; who shares a note shares its line.
-fn notes(series: &[Series<'_>]) -> Vec<(String, String)> {
+fn notes(runs: &[StoredRun], series: &[Series<'_>]) -> Vec<(String, String)> {
     let mut notes: Vec<(Vec<String>, String)> = Vec::new();
+    let rows: Vec<TrainRow<'_>> = runs.iter().flat_map(|run| trains::rows(&run.run)).collect();
     for s in series {
-        for note in own_notes(s) {
+        let trains = rows.iter().find(|row| std::ptr::eq(row.client, s.client));
+        for note in own_notes(s).into_iter().chain(trains.into_iter().flat_map(TrainRow::caveats)) {
             match notes.iter_mut().find(|(_, text)| *text == note) {
                 Some((labels, _)) => labels.push(s.label()),
                 None => notes.push((vec![s.label()], note)),

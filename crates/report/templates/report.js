@@ -402,6 +402,28 @@
     ));
   };
 
+  // --- trains --------------------------------------------------------------------------------------
+  const TRAIN_FIGURES = {
+    head: ["latency of the head, µs", (train) => train.head_ns],
+    mean: ["mean latency, µs", (train) => train.mean_ns],
+    pace: ["time from a quarter to the end, µs", (train) => train.arrived_ns],
+  };
+  const drawTrains = () => {
+    const form = byId("train-controls");
+    if (!form) return;
+    const [title, figure] = TRAIN_FIGURES[form.elements.shown.value];
+    const traces = data.clients.filter((c) => c.trains.some((t) => figure(t) != null)).map((client) => {
+      const seen = client.trains.map((train, index) => [index + 1, figure(train)]).filter(([, v]) => v != null);
+      return {
+        mode: "markers", name: client.label, x: seen.map(([n]) => n), y: seen.map(([, v]) => us(v)),
+        text: seen.map(([n, v]) => `<b>${escape(client.label)}</b>, train ${count(n)}<br>${ns(v)}`), hovertemplate: "%{text}<extra></extra>",
+        marker: { color: color(client), symbol: SYMBOLS[client.color], size: 4, opacity: 0.75 },
+      };
+    });
+    const log = form.elements.scale.value === "log";
+    draw("train-series", traces, layout(axis("train"), axis(title, log ? { type: "log", exponentformat: "none", ...DECADES } : { rangemode: "tozero" })));
+  };
+
   // --- stalls --------------------------------------------------------------------------------------
   const drawStalls = () => {
     const named = (name, bar, client) => ({ bar, row: escape(`${name}, ${bar.thread}${bar.core === null ? "" : ` on core ${bar.core}`}`), client });
@@ -458,7 +480,7 @@
     script.textContent = await unpack(byId("charts").textContent);
     document.head.append(script);
   };
-  const drawAll = () => [drawDistributions, drawStages, drawErrors, drawSpread, drawSeries, drawStalls, drawLateness].forEach((d) => d());
+  const drawAll = () => [drawDistributions, drawTrains, drawStages, drawErrors, drawSpread, drawSeries, drawStalls, drawLateness].forEach((d) => d());
 
   try {
     await loadCharts();
@@ -475,6 +497,10 @@
   byId("errors-clean").addEventListener("change", drawErrors);
   byId("stage-controls")?.addEventListener("change", drawStages);
   byId("stage-controls")?.addEventListener("submit", (event) => event.preventDefault());
+  const trainForm = byId("train-controls");
+  trainForm?.addEventListener("change", drawTrains);
+  trainForm?.addEventListener("submit", (event) => event.preventDefault());
+  if (trainForm && !data.clients.some((c) => c.trains.some((t) => t.mean_ns != null))) trainForm.querySelector("[value=mean]").closest("label").hidden = true;
   controls.addEventListener("submit", (event) => event.preventDefault());
   offerTimes();
   drawAll();

@@ -274,9 +274,9 @@ impl Receive for XdpRx {
     }
 
     #[inline]
-    fn recv(&mut self, mut each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
+    fn recv_some(&mut self, most: usize, mut each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
         let mut batch = [libc::xdp_desc { addr: 0, len: 0, options: 0 }; BATCH];
-        let arrived = self.rx.pop(&mut batch);
+        let arrived = self.rx.pop(&mut batch[..most.min(BATCH)]);
         if arrived == 0 {
             if self.fill.needs_wakeup() {
                 self.wake()?;

@@ -1,0 +1,104 @@
+//! What trains say of a path, beside what physics says: the rows of paper 003's Table 1.
+
+use crate::format;
+use usect_core::frame::FrameSize;
+use usect_core::run::{ClientRecord, Run};
+use usect_core::stats::Bounded;
+use usect_core::trains::TrainsRecord;
+
+/// A client in one case.
+pub(crate) struct TrainRow<'a> {
+    /// The client, and its case.
+    pub(crate) client: &'a ClientRecord,
+    /// What was seen.
+    pub(crate) trains: &'a TrainsRecord,
+    size: FrameSize,
+    /// What a head takes by physics (equation 2), in nanoseconds, where that is known.
+    pub(crate) expected_ns: Option<f64>,
+    /// Frames per second of the line, where it is known.
+    line: Option<f64>,
+}
+
+/// A figure and its interval, written alike.
+pub(crate) struct Written {
+    pub(crate) figure: String,
+    pub(crate) interval: Option<String>,
+}
+
+/// The rows of a run; none where no frames left in trains.
+pub(crate) fn rows(run: &Run) -> Vec<TrainRow<'_>> {
+    let scenario = &run.header.scenario;
+    let row = |client| -> Option<TrainRow<'_>> {
+        let client: &ClientRecord = client;
+        let size = client.case.traffic(&scenario.traffic).frame_size;
+        let dut = client.case.dut(&scenario.dut);
+        let fiber = dut.spool().and_then(|spool| spool.fiber);
+        let known = || client.known_delay_ns.map(|ns| ns as f64);
+        Some(TrainRow {
+            client,
+            trains: client.measured.trains.as_ref()?,
+            size,
+            expected_ns: client.known_delay_ns.and(fiber).map(|fiber| fiber.delay_ns(size)).or_else(known),
+            line: fiber.map(|fiber| fiber.line_rate.frames_per_second(size)),
+        })
+    };
+    run.clients.iter().filter_map(row).collect()
+}
+
+/// Names of the columns.
+pub(crate) const HEADS: [&str; 7] = ["latency", "equation 2", "error", "capacity", "of the line", "off by", "loss"];
+
+impl TrainRow<'_> {
+    /// Its cells, in the order of [`HEADS`].
+    pub(crate) fn cells(&self) -> [Written; 7] {
+        let head = self.trains.head_ns;
+        let error = head.zip(self.expected_ns).map(|(head, expected)| head.minus(expected));
+        let bits = (self.size.without_fcs() * 8) as f64;
+        let capacity = self.trains.capacity.map(|capacity| capacity.times(bits));
+        let line = self.line.map(|line| line * bits);
+        let off = capacity.zip(line).map(|(capacity, line)| capacity.minus(line).times(1.0 / line));
+        [
+            written(head, |ns| format::ns(ns.round() as i64)),
+            alone(self.expected_ns.map(|ns| format::ns(ns.round() as i64))),
+            written(error, |ns| format::signed_ns(ns.round() as i64)),
+            written(capacity, format::bits),
+            alone(line.map(format::bits)),
+            written(off, format::signed_share),
+            written(self.trains.loss, format::share),
+        ]
+    }
+
+    /// What a reader should know of it.
+    pub(crate) fn caveats(&self) -> impl Iterator<Item = String> {
+        let TrainsRecord { trains, whole, sender_bound, offered, .. } = self.trains;
+        let bits = (self.size.without_fcs() * 8) as f64;
+        let sender = sender_bound.then(|| {
+            let pace = offered.map_or(String::new(), |offered| format!(", {}", format::bits(offered.value * bits)));
+            format!("trains arrived as fast as they were sent{pace}: the path may have more capacity than that")
+        });
+        let damaged = (whole < trains).then(|| {
+            let (lacking, trains) = (format::count(trains - whole), format::count(*trains));
+            format!("{lacking} of {trains} trains lost frames and have no capacity")
+        });
+        sender.into_iter().chain(damaged)
+    }
+}
+
+fn written(value: Option<Bounded>, write: fn(f64) -> String) -> Written {
+    match value {
+        Some(Bounded { value, low, high }) => {
+            Written { figure: write(value), interval: Some(format::bounded(&write(low), &write(high))) }
+        }
+        None => Written { figure: "n/a".to_owned(), interval: None },
+    }
+}
+
+fn alone(figure: Option<String>) -> Written {
+    Written { figure: figure.unwrap_or_else(|| "–".to_owned()), interval: None }
+}
+
+/// What the columns mean, for whoever reads them on a terminal or a page.
+pub(crate) const READING: &str = "latency: of the heads of trains, their median. equation 2: d = n·l/c₀ + b/r of the fiber, with b from \
+    the preamble to the FCS. capacity: bits of frames without FCS per second, from a quarter of each train to its end, \
+    over whole trains, their median; the line's own is what its rate leaves beside preamble, FCS and gap. loss: share of \
+    all frames. Beneath each figure its 95% interval.";
