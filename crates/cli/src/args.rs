@@ -211,7 +211,7 @@ pub(crate) struct Trains {
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     pub(crate) spacing: Option<u64>,
     /// Time between the last frame of a train and the head of the next [default: long enough for the line to empty,
-    /// where it is known, and 1ms at least].
+    /// where it is known, and 100us at least].
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     pub(crate) pause: Option<u64>,
     /// Trains measured in each run.

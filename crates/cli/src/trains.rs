@@ -16,7 +16,7 @@ const LENGTH: u32 = 100;
 /// Trains before those that are measured.
 const WARMUP: u64 = 10;
 /// Shortest pause between trains, where the user names none.
-const PAUSE_NS: u64 = 1_000_000;
+const PAUSE_NS: u64 = 100_000;
 /// Times as long as a train takes on the line until the next one begins.
 const SPACIOUS: f64 = 2.0;
 

@@ -1,5 +1,6 @@
 //! One of the cases of a scenario: what a trial varies of it.
 
+use crate::fiber::{Fiber, LineRate};
 use crate::frame::FrameSize;
 use crate::rate::RateSpec;
 use crate::scenario::{DutSpec, Scenario, SpoolSpec, TrafficSpec};
@@ -22,6 +23,9 @@ pub struct Vary {
     /// Lengths of the fiber, in metres.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub length_m: Vec<f64>,
+    /// Rates of the fiber's line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub line_rate: Vec<LineRate>,
 }
 
 /// What is different in a case; nothing is, where a scenario varies nothing.
@@ -31,6 +35,9 @@ pub struct Case {
     /// Another fiber length, in metres.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length_m: Option<f64>,
+    /// Another rate of its line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line_rate: Option<LineRate>,
     /// Another frame size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame_size: Option<FrameSize>,
@@ -49,8 +56,10 @@ impl Vary {
     pub fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         for length_m in each(&self.length_m) {
-            for frame_size in each(&self.frame_size) {
-                cases.extend(each(&self.rate).map(|rate| Case { length_m, frame_size, rate }));
+            for line_rate in each(&self.line_rate) {
+                for frame_size in each(&self.frame_size) {
+                    cases.extend(each(&self.rate).map(|rate| Case { length_m, line_rate, frame_size, rate }));
+                }
             }
         }
         cases
@@ -58,12 +67,14 @@ impl Vary {
 
     /// What is wrong with it in a scenario, in one sentence.
     pub fn check(&self, scenario: &Scenario) -> Result<(), String> {
-        let number = self.frame_size.len().max(1) * self.rate.len().max(1) * self.length_m.len().max(1);
+        let each = [self.frame_size.len(), self.rate.len(), self.length_m.len(), self.line_rate.len()];
+        let number: usize = each.iter().map(|&values| values.max(1)).product();
         if number > MOST_CASES {
             return Err(format!("it makes {number} cases, and {MOST_CASES} are the most: take larger steps"));
         }
-        if !self.length_m.is_empty() && scenario.dut.spool().is_none_or(|spool| spool.fiber.is_none()) {
-            return Err("length_m is that of a fiber: use dut kind \"spool\" with a fiber".into());
+        let fiber = !self.length_m.is_empty() || !self.line_rate.is_empty();
+        if fiber && scenario.dut.spool().is_none_or(|spool| spool.fiber.is_none()) {
+            return Err("length_m and line_rate are those of a fiber: use dut kind \"spool\" with a fiber".into());
         }
         if !self.rate.is_empty() && scenario.traffic.pattern.replay().is_some() {
             return Err("a capture has its own rate: leave rate out, here too".into());
@@ -94,22 +105,23 @@ impl Case {
 
     /// A device under test in this case.
     pub fn dut(&self, dut: &DutSpec) -> DutSpec {
-        match (dut, self.length_m) {
-            (DutSpec::Spool(spool), Some(length_m)) => {
-                let fiber = spool.fiber.map(|fiber| crate::fiber::Fiber { length_m, ..fiber });
-                DutSpec::Spool(SpoolSpec { fiber, ..*spool })
-            }
-            _ => dut.clone(),
-        }
+        let Some(spool) = dut.spool() else { return dut.clone() };
+        let fiber = spool.fiber.map(|fiber| Fiber {
+            length_m: self.length_m.unwrap_or(fiber.length_m),
+            line_rate: self.line_rate.unwrap_or(fiber.line_rate),
+            ..fiber
+        });
+        DutSpec::Spool(SpoolSpec { fiber, ..*spool })
     }
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = self.length_m.map(|m| if m < 1_000.0 { format!("{m} m") } else { format!("{} km", m / 1_000.0) });
+        let line = self.line_rate.map(|rate| rate.to_string());
         let size = self.frame_size.map(|size| format!("{} bytes", size.with_fcs()));
         let rate = self.rate.map(|rate| rate.to_string());
-        let parts: Vec<String> = [length, size, rate].into_iter().flatten().collect();
+        let parts: Vec<String> = [length, line, size, rate].into_iter().flatten().collect();
         f.write_str(&parts.join(", "))
     }
 }
@@ -144,7 +156,7 @@ mod tests {
     fn what_can_not_vary_is_refused() {
         let refused = |from: &str, to: &str| Scenario::parse(&SCENARIO.replace(from, to)).unwrap_err().message;
         let plain = "delay_ns = 5 }\n #";
-        assert!(refused("fiber = {", plain).contains("length_m is that of a fiber"));
+        assert!(refused("fiber = {", plain).contains("are those of a fiber"));
         assert!(refused("[64, 1522]", "[64, 10]").contains("64 to 9018"));
         assert!(refused("[2.0, 2000.0]", "[2.0, -1.0]").contains("length_m runs from 0"));
         let many = format!("[{}]", "64, ".repeat(10_001));

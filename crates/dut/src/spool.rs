@@ -17,7 +17,7 @@ use usect_core::rate::LINE_OVERHEAD;
 use usect_core::scenario::SpoolSpec;
 use usect_core::stall::{Span, SpanLog, THRESHOLD_NS};
 use usect_core::template::{Tag, Template};
-use usect_port::{Beside, Port, Receive, Transmit};
+use usect_port::{BATCH, Beside, Port, Receive, Transmit};
 
 /// Frames are handed over by engines without their FCS.
 const FCS: u64 = 4;
@@ -25,8 +25,10 @@ const FCS: u64 = 4;
 const PREAMBLE: u64 = 8;
 /// Parts of a tick in which lines are reckoned, as a power of two.
 const FINE: u32 = 24;
-/// Frames taken before it is looked again whether one is due.
-const SOME: usize = 4;
+/// Bytes taken before it is looked again whether a frame is due.
+const SOME_BYTES: usize = 1024;
+/// Nothing is begun this long before a head leaves.
+const SOON_NS: u64 = 300;
 /// How long a frame waits for the one that is to overtake it.
 const PATIENCE_NS: u64 = 5_000_000;
 
@@ -128,6 +130,9 @@ struct Line<T, R> {
     spare: Vec<Vec<u8>>,
     passed: u64,
     record: Option<Record>,
+    last_length: usize,
+    /// [`SOON_NS`] in ticks.
+    soon: u64,
 }
 
 /// What frames were really given on one way.
@@ -178,25 +183,40 @@ impl<T: Transmit, R: Receive> Line<T, R> {
             spare: Vec::new(),
             passed: 0,
             record: None,
+            last_length: 64,
+            soon: clock.rate().ticks(SOON_NS),
         }
     }
 
     #[inline]
     fn turn(&mut self) -> io::Result<usize> {
+        if self.head_is_near() {
+            return self.release();
+        }
         let found = self.take()?;
         if self.waiting.is_some() {
             self.give_up_waiting();
         }
-        let sent =
-            if self.held.front().is_some_and(|first| self.clock.now() >= first.due) { self.release()? } else { 0 };
-        Ok(found.max(sent))
+        Ok(found.max(self.release()?))
+    }
+
+    /// Whether the next frame is one of the few whose delay is kept, and leaves so soon that nothing else should be
+    /// done before.
+    #[inline]
+    fn head_is_near(&self) -> bool {
+        let sparse = self.record.as_ref().is_some_and(|record| record.selection.every > 1);
+        let head = self.held.front().filter(|first| sparse && first.kept);
+        head.is_some_and(|head| head.due.0 <= self.clock.now().0 + self.soon)
     }
 
     /// Takes what has come, and works out when it leaves.
     #[inline]
     fn take(&mut self) -> io::Result<usize> {
-        let Line { from, physics, impairing, held, waiting, spare, record, .. } = self;
-        from.recv_some(SOME, |frame, found| {
+        let Line { from, physics, impairing, held, waiting, spare, record, last_length, .. } = self;
+        // Few large ones, before it is looked again whether one is due.
+        let most = (SOME_BYTES / *last_length).clamp(4, BATCH);
+        from.recv_some(most, |frame, found| {
+            *last_length = frame.len().max(64);
             let kept = record.as_mut().is_some_and(|record| record.keeps(frame));
             let mut copy = |due, kept| {
                 let mut copy = spare.pop().unwrap_or_default();
@@ -244,7 +264,11 @@ impl<T: Transmit, R: Receive> Line<T, R> {
     #[inline]
     fn release(&mut self) -> io::Result<usize> {
         let Line { clock, to, held, spare, passed, record, .. } = self;
+        let Some(first) = held.front() else { return Ok(0) };
         let mut now = clock.now();
+        if now < first.due {
+            return Ok(0);
+        }
         to.send(|buffer| {
             let first = held.front()?;
             // Reading the clock takes as long as handling a small frame: once more only where it matters.

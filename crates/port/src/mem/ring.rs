@@ -127,10 +127,14 @@ impl Taker {
     #[inline]
     pub(super) fn take(&mut self, count: usize, mut each: impl FnMut(&[u8])) {
         assert!(count <= self.shared.put.0.load(Relaxed) - self.next, "not so many frames are there");
-        for number in self.next..self.next + count {
-            // The putter's core has the lines of a frame, and fetching them takes longer than handling the one before.
-            // SAFETY: a hint about an address inside the ring.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.shared.slot(number + AHEAD).cast()) };
+        let end = self.next + count;
+        for number in self.next..end {
+            // The putter's core has the lines of a frame, and fetching them takes longer than handling the one before; those
+            // that aren't there yet, the putter is writing.
+            if number + AHEAD < end {
+                // SAFETY: a hint about an address inside the ring.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(self.shared.slot(number + AHEAD).cast()) };
+            }
             let slot = self.shared.slot(number);
             // SAFETY: the slot is the taker's until the store below; the putter wrote a length that fits and as
             // many bytes.
@@ -140,7 +144,7 @@ impl Taker {
             };
             each(frame);
         }
-        self.next += count;
+        self.next = end;
         self.shared.taken.0.store(self.next, Release);
     }
 }
