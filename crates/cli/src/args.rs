@@ -214,6 +214,10 @@ pub(crate) struct Trains {
     /// where it is known, and 100us at least].
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     pub(crate) pause: Option<u64>,
+    /// How long before its head a frame of each train leaves alone, to wake and warm what idled in the pause
+    /// [default: convoy 50us, or two frames of a line that is slower; train 0s].
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
+    pub(crate) lead: Option<u64>,
     /// Trains measured in each run.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) trains: u64,

@@ -15,6 +15,8 @@ use usect_core::scenario::{ClientSpec, CoreSpec, Scenario, Stamp, TrafficSpec, W
 const LENGTH: u32 = 100;
 /// Trains before those that are measured.
 const WARMUP: u64 = 10;
+/// How long before the heads of a convoy's trains a frame leaves, where nobody says.
+const LEAD_NS: u64 = 50_000;
 /// Shortest pause between trains, where the user names none.
 const PAUSE_NS: u64 = 100_000;
 /// Times as long as a train takes on the line until the next one begins.
@@ -30,7 +32,11 @@ pub(crate) fn run(procedure: &'static str, args: &Trains) -> Result<ExitCode> {
     if !args.sizes.is_empty() {
         scenario.vary.frame_size = args.sizes.clone();
     }
-    let train = Train { heads_only: procedure == "convoy", ..train(&scenario, args) };
+    let heads_only = procedure == "convoy";
+    // It must have passed the line before the head comes.
+    let own = || LEAD_NS.max((slot_ns(&scenario) * SPACIOUS) as u64);
+    let lead_ns = args.lead.unwrap_or_else(|| if heads_only { own() } else { 0 });
+    let train = Train { heads_only, lead_ns, ..train(&scenario, args) };
     let (rate, period_ns) = pace(&scenario, &train, args)?;
     scenario.traffic.pattern = Pattern::Trains(train);
     scenario.traffic.rate = Some(rate);
@@ -68,6 +74,7 @@ fn train(scenario: &Scenario, args: &Trains) -> Train {
     Train {
         length: args.length.or(asked.map(|train| train.length)).unwrap_or(LENGTH),
         spacing_ns: args.spacing.or(asked.map(|train| train.spacing_ns)).unwrap_or(0),
+        lead_ns: 0,
         heads_only: false,
     }
 }
@@ -104,10 +111,15 @@ fn pace(scenario: &Scenario, train: &Train, args: &Trains) -> Result<(RateSpec, 
 
 /// What the longest train of all cases takes on the line, in nanoseconds; 0 where no line is known.
 fn on_line_ns(scenario: &Scenario, train: &Train) -> f64 {
+    slot_ns(scenario) * f64::from(train.length)
+}
+
+/// What the frame of all cases that takes longest takes on the line; 0 where no line is known.
+fn slot_ns(scenario: &Scenario) -> f64 {
     let of = |case: Case| {
         let size = case.traffic(&scenario.traffic).frame_size;
         let line = case.dut(&scenario.dut).spool().and_then(|spool| spool.line());
-        line.map_or(0.0, |line| line.slot_ns(size) * f64::from(train.length))
+        line.map_or(0.0, |line| line.slot_ns(size))
     };
     scenario.vary.cases().into_iter().map(of).fold(0.0, f64::max)
 }

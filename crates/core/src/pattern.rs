@@ -39,6 +39,10 @@ pub struct Train {
     /// Between the departures of two of them; 0 for back to back, as fast as the port takes them.
     #[serde(default)]
     pub spacing_ns: u64,
+    /// How long before the head a frame of the train leaves alone, so that the head finds nothing asleep or cold that idled
+    /// in the pause: instruments show microseconds of that, which are not the path's; 0 for none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lead_ns: u64,
     /// Whether only the head of each train has a latency, because the others wait in queues behind it (the convoy of
     /// paper 003 §5).
     #[serde(default)]
@@ -57,6 +61,10 @@ pub struct Replay {
     /// Its times, once they were read.
     #[serde(skip)]
     pub capture: Capture,
+}
+
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 fn as_captured() -> f64 {
@@ -129,6 +137,9 @@ impl Train {
                 self.length
             ));
         }
+        if self.lead_ns > 0 && self.length == 2 {
+            return Err("a train with a frame ahead has 3 frames at least".into());
+        }
         let rate = rate.ok_or("rate is missing: the mean rate of the trains' frames")?;
         let (lasts, period) = (self.lasts_ns(), rate.offset_ns(u64::from(self.length)));
         if lasts >= period {
@@ -143,7 +154,13 @@ impl Train {
 
     /// From its first departure to its last, as scheduled.
     pub fn lasts_ns(&self) -> u64 {
-        self.spacing_ns.saturating_mul(u64::from(self.length) - 1)
+        let spaced = u64::from(self.length - 1 - self.head());
+        self.spacing_ns.saturating_mul(spaced).saturating_add(self.lead_ns)
+    }
+
+    /// The head's place among its frames.
+    pub fn head(&self) -> u32 {
+        u32::from(self.lead_ns > 0)
     }
 }
 
@@ -165,6 +182,9 @@ impl fmt::Display for Pattern {
                 match train.spacing_ns {
                     0 => f.write_str("back to back")?,
                     ns => write!(f, "{ns} ns apart")?,
+                }
+                if train.lead_ns > 0 {
+                    write!(f, ", one {} µs ahead", train.lead_ns as f64 / 1e3)?;
                 }
                 f.write_str(if train.heads_only { ", latency of heads only" } else { "" })
             }
@@ -201,7 +221,7 @@ mod tests {
 
     #[test]
     fn patterns_say_what_they_are() {
-        let train = Train { length: 100, spacing_ns: 0, heads_only: true };
+        let train = Train { length: 100, spacing_ns: 0, lead_ns: 0, heads_only: true };
         assert_eq!(Pattern::Trains(train).to_string(), "in trains of 100, back to back, latency of heads only");
         assert_eq!(Pattern::default().to_string(), "evenly");
         assert_eq!("kind = \"poisson\", seed = 3".parse(), Ok(Pattern::Poisson { seed: 3 }));

@@ -261,8 +261,11 @@ impl Pooled {
         if truth.sent > client.sent {
             return differs("enter", truth.sent, client.sent);
         }
-        if truth.received < client.received {
-            return differs("leave", truth.received, client.received);
+        // Of trains, a spool keeps a record of the heads alone where they alone are measured.
+        let heads_only = self.measured.trains.as_ref().is_some_and(|trains| trains.train.heads_only);
+        let measured = if heads_only { client.stamped } else { client.received };
+        if truth.received < measured {
+            return differs("leave", truth.received, measured);
         }
         let late = || format!("{} frames reached the second tap too late to be known", truth.stale);
         (truth.stale > 0).then(late)

@@ -127,6 +127,7 @@ struct Trains {
     heads: Even,
     length: u32,
     spacing_ns: u64,
+    lead_ns: u64,
     /// Frames that are left of this train, and the next one's departure.
     left: u32,
     due_ns: u64,
@@ -135,7 +136,8 @@ struct Trains {
 impl Trains {
     fn new(train: &Train, rate: Rate) -> Trains {
         let heads = Even::new(rate.slower(u64::from(train.length)).gap());
-        Trains { heads, length: train.length, spacing_ns: train.spacing_ns, left: 0, due_ns: 0 }
+        let Train { length, spacing_ns, lead_ns, .. } = *train;
+        Trains { heads, length, spacing_ns, lead_ns, left: 0, due_ns: 0 }
     }
 
     #[inline]
@@ -144,9 +146,10 @@ impl Trains {
             self.left = self.length;
             self.due_ns = self.heads.next();
         }
+        let ahead = self.left == self.length && self.lead_ns > 0;
         self.left -= 1;
         let due = self.due_ns;
-        self.due_ns += self.spacing_ns;
+        self.due_ns += if ahead { self.lead_ns } else { self.spacing_ns };
         due
     }
 }
@@ -186,7 +189,7 @@ mod tests {
     }
 
     fn trains(length: u32, spacing_ns: u64) -> Pattern {
-        Pattern::Trains(Train { length, spacing_ns, heads_only: false })
+        Pattern::Trains(Train { length, spacing_ns, lead_ns: 0, heads_only: false })
     }
 
     #[test]
@@ -194,6 +197,10 @@ mod tests {
         let rate = Rate::per_second(3_000).unwrap();
         let due: Vec<u64> = Schedule::new(&trains(3, 100), rate, 7).collect();
         assert_eq!(due, [0, 100, 200, 1_000_000, 1_000_100, 1_000_200, 2_000_000]);
+        let Pattern::Trains(train) = trains(3, 100) else { panic!() };
+        let led = Pattern::Trains(Train { lead_ns: 5_000, ..train });
+        let due: Vec<u64> = Schedule::new(&led, rate, 4).collect();
+        assert_eq!(due, [0, 5_000, 5_100, 1_000_000]);
         let bursts: Vec<u64> = Schedule::new(&trains(2, 0), rate, 4).collect();
         assert_eq!(bursts, [0, 0, 666_666, 666_666], "RFC 2544 §21");
     }

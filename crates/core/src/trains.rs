@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug)]
 pub struct Departures {
     length: u32,
-    /// The first place of the span.
+    /// The head's place, and the first of the span.
+    head: u32,
     from: u32,
     /// The next frame's place in its train.
     place: u32,
@@ -34,7 +35,7 @@ struct Departed {
 fn from(train: &Train) -> u32 {
     match train.length {
         2 => 0,
-        length => (length / 4).max(1),
+        length => (length / 4).max(1 + train.head()),
     }
 }
 
@@ -42,7 +43,7 @@ impl Departures {
     /// Of so many frames, in order, behind those of the warm-up.
     pub fn new(train: &Train, warmup: u64, frames: u64) -> Departures {
         let trains = Vec::with_capacity((frames / u64::from(train.length)) as usize);
-        Departures { length: train.length, from: from(train), place: 0, warmup, trains }
+        Departures { length: train.length, head: train.head(), from: from(train), place: 0, warmup, trains }
     }
 
     /// The next frame left.
@@ -50,9 +51,9 @@ impl Departures {
     pub fn left(&mut self, at: u64) {
         if self.warmup > 0 {
             self.warmup -= 1;
-        } else if self.place > 0 {
+        } else if self.place > self.head {
             self.follower(at);
-        } else if self.trains.len() < self.trains.capacity() {
+        } else if self.place == self.head && self.trains.len() < self.trains.capacity() {
             self.trains.push(Departed { head: at, first: at, last: at });
         }
         self.place = if self.place + 1 == self.length { 0 } else { self.place + 1 };
@@ -70,7 +71,7 @@ impl Departures {
     /// Whether the next frame is the head of a train.
     #[inline]
     pub fn at_head(&self) -> bool {
-        self.place == 0
+        self.place == self.head
     }
 }
 
@@ -78,6 +79,7 @@ impl Departures {
 #[derive(Debug)]
 pub struct Arrivals {
     length: u32,
+    head: u32,
     from: u32,
     heads_only: bool,
     trains: Box<[Arrived]>,
@@ -100,7 +102,7 @@ impl Arrivals {
     /// Of so many frames.
     pub fn new(train: &Train, frames: u64) -> Arrivals {
         let trains = vec![NOTHING; (frames / u64::from(train.length)) as usize].into();
-        Arrivals { length: train.length, from: from(train), heads_only: train.heads_only, trains }
+        Arrivals { length: train.length, head: train.head(), from: from(train), heads_only: train.heads_only, trains }
     }
 
     /// A frame arrived, the `number`th of those that are measured, from 0. Returns whether it has a latency.
@@ -113,7 +115,7 @@ impl Arrivals {
             train.first = train.first.min(at);
             train.last = train.last.max(at);
         }
-        place == 0 || !self.heads_only
+        place == self.head || !self.heads_only && place > self.head
     }
 
     /// Its latency is known.
@@ -123,7 +125,7 @@ impl Arrivals {
         let Some(train) = self.trains.get_mut(train as usize) else { return };
         train.stamped += 1;
         train.sum_ns += ns;
-        if place == 0 {
+        if place == self.head {
             train.head_ns = Some(ns);
         }
     }
@@ -256,7 +258,7 @@ mod tests {
     }
 
     fn convoy() -> Train {
-        Train { length: 100, spacing_ns: 0, heads_only: true }
+        Train { length: 100, spacing_ns: 0, lead_ns: 0, heads_only: true }
     }
 
     #[test]
@@ -299,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_train_that_arrives_as_it_left_shows_the_sender() {
-        let train = Train { length: 4, spacing_ns: 0, heads_only: false };
+        let train = Train { length: 4, spacing_ns: 0, lead_ns: 0, heads_only: false };
         let trains = trains(train, |number, received| {
             assert!(received.arrived(number, u64::from(number) * 10));
             received.stamped(number, 50 + u64::from(number % 4));
@@ -307,6 +309,19 @@ mod tests {
         let record = TrainsRecord::of(&trains);
         assert!(record.sender_bound);
         assert_eq!((trains.seen[0].head_ns, trains.seen[0].mean_ns), (Some(50), Some(51)));
+    }
+
+    #[test]
+    fn a_frame_ahead_is_not_measured() {
+        let train = Train { length: 4, spacing_ns: 0, lead_ns: 50_000, heads_only: false };
+        let (mut sent, mut received) = (Departures::new(&train, 4, 4), Arrivals::new(&train, 4));
+        let heads: Vec<bool> = (0..8).map(|at| (sent.at_head(), sent.left(at)).0).collect();
+        assert_eq!(heads, [false, true, false, false, false, true, false, false]);
+        let timed: Vec<bool> = (0..4).map(|number| received.arrived(number, 100)).collect();
+        assert_eq!(timed, [false, true, true, true]);
+        received.stamped(1, 95);
+        let trains = Trains::of(train, &sent, &received, |ticks| ticks);
+        assert_eq!((trains.seen[0].head_ns, trains.seen[0].received, trains.seen[0].sent_ns), (Some(95), 4, 1));
     }
 
     #[test]

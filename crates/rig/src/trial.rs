@@ -217,7 +217,7 @@ impl Making<'_> {
         Ok(Selection {
             tag: self.tag(&template),
             template,
-            from: *warmup_frames,
+            from: *warmup_frames + heads.map_or(0, |train| u64::from(train.head())),
             every: heads.map_or(1, |train| u64::from(train.length)),
         })
     }
