@@ -60,10 +60,10 @@ pub(crate) enum Command {
 /// How long, how often, and what to print.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Protocol {
-    /// Seconds of traffic before the measured part [default: 30, quick: 1].
+    /// Seconds of traffic before the measured part [default: the scenario's, or 30, quick: 1].
     #[arg(long, value_name = "SECONDS")]
     pub(crate) warmup: Option<f64>,
-    /// Seconds measured [default: 120, quick: 8].
+    /// Seconds measured [default: the scenario's, or 120, quick: 8].
     #[arg(long, value_name = "SECONDS")]
     pub(crate) duration: Option<f64>,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub(crate) struct Output {
     /// A demonstration of seconds instead of minutes; the result says that it is one.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Independent repetitions of each client [default: 5, quick: 3].
+    /// Independent repetitions of each client [default: the scenario's, or 5, quick: 3].
     #[arg(long, value_name = "N")]
     pub(crate) runs: Option<u32>,
     /// Folder in which the run's folder is made, under `runs/`.
@@ -148,7 +148,7 @@ pub(crate) struct Measure {
     #[arg(long, value_enum, default_value = "poll")]
     pub(crate) wait: WaitArg,
     /// Whose stamps the latency is between: this process's, the kernel's (udp, packet), the cards' (udp,
-    /// packet, xdp), or the XDP program's as frames arrive (xdp). Stamps that are not there fail the run.
+    /// packet, xdp, dpdk), or the XDP program's as frames arrive (xdp). Stamps that are not there fail the run.
     #[arg(long, value_enum, default_value = "app")]
     pub(crate) stamp: StampArg,
     /// Measure there and back instead of one way.
@@ -264,7 +264,7 @@ recorded, as in a measurement. Ports are named as for `usect measure`.
 
 Examples:
   usect generate --tx dpdk:net_null0                     what DPDK and usect can do, without a NIC
-  usect generate --tx mem:a --rx mem:a                   send, receive, match and record on one core
+  usect generate --tx mem:a --rx mem:a                   send, receive, match and record inside the process
   usect generate --tx kernel:t0@lab-tx --rx kernel:r0@lab-rx --json")]
 pub(crate) struct Generate {
     /// The port that sends.
@@ -277,7 +277,7 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "BYTES", default_value = "64", value_parser = frame_size)]
     pub(crate) size: FrameSize,
     /// How many frames.
-    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) frames: u64,
     /// Leave number and time out of the frames; one field still steps.
     #[arg(long)]
@@ -286,7 +286,7 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "CORE")]
     pub(crate) tx_core: Option<usize>,
     /// Core of the receiving thread; one thread does both where it is the sender's.
-    #[arg(long, value_name = "CORE")]
+    #[arg(long, value_name = "CORE", requires = "rx")]
     pub(crate) rx_core: Option<usize>,
     #[command(flatten)]
     pub(crate) dpdk: Dpdk,
@@ -393,14 +393,14 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     }
     let text = error.render().to_string();
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        eprint!("{text}");
+        crate::complain(text.trim_end());
     } else {
         let lines = text.lines().take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
         let sentence: Vec<&str> = lines.map(str::trim).filter(|l| !l.is_empty()).collect();
-        eprintln!(
+        crate::complain(format_args!(
             "usect: {} (`usect help` and `usect COMMAND --help` explain)",
-            sentence.join(" ").trim_start_matches("error: ")
-        );
+            sentence.join(" ").trim_start_matches("error: ").replace(" tip: ", "; ")
+        ));
     }
     ExitCode::from(crate::REFUSED)
 }

@@ -32,7 +32,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode> {
 
 fn up(name: &str, shape: Shape, mtu: usize) -> Result<()> {
     for sentence in usect_lab::recover()? {
-        eprintln!("usect: {sentence}");
+        crate::complain(format_args!("usect: {sentence}"));
     }
     let lab = Lab::up(name, shape, mtu)?;
     let mut text = format!("lab {name} is up:\n");

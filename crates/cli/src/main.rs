@@ -34,9 +34,15 @@ fn main() -> ExitCode {
         Command::Engines(engines) => engines::run(&engines),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("usect: {}", sentence(&error));
+        complain(format_args!("usect: {}", sentence(&error)));
         ExitCode::from(REFUSED)
     })
+}
+
+/// A line on standard error. Nobody may be there to read it, which is no reason to lose a measurement.
+fn complain(line: impl std::fmt::Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 /// A line on standard output. A full disk or a closed pipe is an error like any other.

@@ -43,9 +43,9 @@ impl Bars {
             counts.lost
         );
         if self.plain {
-            eprintln!("{line}");
+            crate::complain(&line);
         } else {
-            self.bar.suspend(|| eprintln!("{line}"));
+            self.bar.suspend(|| crate::complain(&line));
         }
     }
 }

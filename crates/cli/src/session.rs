@@ -116,6 +116,9 @@ pub(crate) fn check_ports(tx: &PortName, rx: &PortName) -> Result<()> {
     if tx == rx && !matches!(tx.engine, Engine::Dpdk | Engine::Mem) {
         bail!("--tx and --rx are the same port, {tx}: name the two ends of a path");
     }
+    if tx.engine == Engine::Mem && tx != rx {
+        bail!("--tx {tx} and --rx {rx} are two wires, and mem joins the ends of one: name it for both");
+    }
     if tx.engine != rx.engine {
         bail!("--tx uses the {} engine and --rx the {}: one client has one engine", tx.engine, rx.engine);
     }
@@ -141,7 +144,7 @@ pub(crate) fn between_ports(client: ClientSpec, traffic: TrafficSpec, cores: Cor
 pub(crate) fn alone() -> Result<usect_lab::Lock> {
     let lock = usect_lab::lock()?;
     for sentence in usect_rig::recover()? {
-        eprintln!("usect: {sentence}");
+        crate::complain(format_args!("usect: {sentence}"));
     }
     Ok(lock)
 }
@@ -182,7 +185,7 @@ impl Session {
         };
         if results.is_empty() {
             if failure.is_none() {
-                eprintln!("usect: interrupted before anything was measured");
+                crate::complain("usect: interrupted before anything was measured");
             }
             return failure.map_or(Ok(ExitCode::from(INTERRUPTED)), Err);
         }
@@ -261,11 +264,11 @@ impl Session {
     }
 }
 
-/// A flag that the first SIGINT or SIGTERM sets; a second one ends the process at once, and the next start
+/// A flag that the first SIGINT, SIGTERM or SIGHUP sets; a second one ends the process at once, and the next start
 /// cleans up after it.
 pub(crate) fn stop_on_signal() -> Result<Arc<AtomicBool>> {
     let stop: Arc<AtomicBool> = Arc::default();
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), stop.clone())?;
         signal_hook::flag::register(signal, stop.clone())?;
     }

@@ -311,6 +311,12 @@ impl Scenario {
         if self.clients.is_empty() {
             return Err(("client", "there is no [[client]]: name at least one".into()));
         }
+        if !self.dpdk.is_default() && !self.dut.uses_dpdk() && self.clients.iter().all(|c| c.engine != Engine::Dpdk) {
+            return Err((
+                "dpdk",
+                "hugepages and arguments of EAL are for DPDK, and nothing here uses it: leave them out".into(),
+            ));
+        }
         self.vary.check(self).map_err(|message| ("vary", message))?;
         for case in self.vary.cases() {
             if let Some(spool) = case.dut(&self.dut).spool() {
@@ -369,7 +375,7 @@ impl TrafficSpec {
             return Err("frames by template go one way: the reflector turns plain frames round only".into());
         }
         if self.mode.returns() && (self.flows > 1 || self.both) {
-            return Err("several flows, and both directions at once, go one way each: leave mode out".into());
+            return Err("several flows, and both directions at once, go one way each, not there and back".into());
         }
         if !(1..=MOST_FLOWS).contains(&self.flows) {
             return Err(format!("flows runs from 1 to {MOST_FLOWS}"));
@@ -385,7 +391,7 @@ impl Protocol {
     fn check(&self) -> Result<(), String> {
         let in_range = |s: f64, most: f64| (0.0..=most).contains(&s);
         if !in_range(self.warmup_s, 86_400.0) || !in_range(self.duration_s, 86_400.0) || self.duration_s == 0.0 {
-            return Err("warmup_s runs from 0 and duration_s from above 0 to 86400 seconds".into());
+            return Err("warm-up (warmup_s) runs from 0 and duration (duration_s) from above 0 to 86400 seconds".into());
         }
         if self.runs == 0 || self.runs > 1000 {
             return Err("runs is a number from 1 to 1000".into());

@@ -165,15 +165,13 @@ impl Trains {
     /// From both ends; `ns` turns ticks into nanoseconds.
     pub fn of(train: Train, sent: &Departures, received: &Arrivals, ns: impl Fn(u64) -> u64) -> Trains {
         let began = sent.trains.first().map_or(0, |train| train.head);
-        let seen = |(left, came): (&Departed, &Arrived)| {
-            Seen {
-                at_ns: ns(left.head.saturating_sub(began)),
-                received: came.received,
-                head_ns: came.head_ns,
-                mean_ns: (came.stamped > 1).then(|| came.sum_ns / u64::from(came.stamped)),
-                sent_ns: ns(left.last.saturating_sub(left.first)),
-                arrived_ns: (came.received == train.length).then(|| ns(came.last.saturating_sub(came.first))),
-            }
+        let seen = |(left, came): (&Departed, &Arrived)| Seen {
+            at_ns: ns(left.head.saturating_sub(began)),
+            received: came.received,
+            head_ns: came.head_ns,
+            mean_ns: (came.stamped > 1).then(|| came.sum_ns / u64::from(came.stamped)),
+            sent_ns: ns(left.last.saturating_sub(left.first)),
+            arrived_ns: (came.received == train.length).then(|| ns(came.last.saturating_sub(came.first))),
         };
         Trains { train, seen: sent.trains.iter().zip(&received.trains).map(seen).collect() }
     }

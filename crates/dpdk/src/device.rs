@@ -253,7 +253,8 @@ impl Receive for DpdkRx {
     fn recv_some(&mut self, most: usize, mut each: impl FnMut(&[u8], Found)) -> io::Result<usize> {
         let mut frames = [Frame::NONE; BATCH];
         // SAFETY: room for BATCH frames.
-        let received = unsafe { ffi::usect_dpdk_receive(self.device.0.id, frames.as_mut_ptr(), most.min(BATCH) as u16) };
+        let received =
+            unsafe { ffi::usect_dpdk_receive(self.device.0.id, frames.as_mut_ptr(), most.min(BATCH) as u16) };
         if received == 0 {
             return Ok(0);
         }

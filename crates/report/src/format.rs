@@ -94,7 +94,13 @@ pub(crate) fn bits(per_second: f64) -> String {
     let units = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
     let (scale, unit) = units.into_iter().find(|&(scale, _)| per_second >= scale).unwrap_or((1.0, "bit/s"));
     let scaled = per_second / scale;
-    let decimals = if scaled < 9.9995 { 3 } else if scaled < 99.995 { 2 } else { 1 };
+    let decimals = if scaled < 9.9995 {
+        3
+    } else if scaled < 99.995 {
+        2
+    } else {
+        1
+    };
     format!("{scaled:.decimals$} {unit}")
 }
 
@@ -189,7 +195,10 @@ mod tests {
 
     #[test]
     fn bits_and_differences_have_their_units() {
-        assert_eq!((bits(7.142_857e9), bits(98.76e6), bits(512.0)), ("7.143 Gbit/s".into(), "98.76 Mbit/s".into(), "512.0 bit/s".into()));
+        assert_eq!(
+            (bits(7.142_857e9), bits(98.76e6), bits(512.0)),
+            ("7.143 Gbit/s".into(), "98.76 Mbit/s".into(), "512.0 bit/s".into())
+        );
         assert_eq!((signed_share(-0.0014), signed_share(0.25)), ("−0.14 %".into(), "+25.0 %".into()));
         assert_eq!(bounded("7.1 Gbit/s", "7.2 Gbit/s"), "7.1 to 7.2 Gbit/s");
     }

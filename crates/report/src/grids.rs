@@ -116,7 +116,8 @@ fn trains(runs: &[StoredRun], series: &[Series<'_>]) -> Option<Grid> {
             Some(interval) => Entry::number(written.figure).with(interval),
             None => Entry::number(written.figure),
         };
-        let whole = Entry::number(format::count(row.trains.trains)).with(format!("{} whole", format::count(row.trains.whole)));
+        let whole =
+            Entry::number(format::count(row.trains.trains)).with(format!("{} whole", format::count(row.trains.whole)));
         lines.push(line(own, row.cells().into_iter().map(cell).chain([whole])));
     }
     let head = std::iter::once("client").chain(trains::HEADS).chain(["trains"]);

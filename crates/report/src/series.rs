@@ -35,7 +35,8 @@ impl<'a> Series<'a> {
                 if known.is_none() {
                     names.push(&client.client);
                 }
-                let dash = if runs.len() > 1 { index } else { color };
+                // Where colours come round again, dashes and symbols have moved on.
+                let dash = if runs.len() > 1 { index } else { color } + color / COLORS;
                 all.push(Series { run, letter: letter(runs.len(), index), client, color: color % COLORS, dash });
             }
         }
@@ -50,6 +51,11 @@ impl<'a> Series<'a> {
     /// Its dash pattern, as both SVG and the chart library understand it.
     pub(crate) fn dash(&self) -> &'static str {
         DASHES[self.dash % DASHES.len()]
+    }
+
+    /// The number of its symbol.
+    pub(crate) fn symbol(&self) -> usize {
+        self.dash % COLORS
     }
 
     /// Its trials.

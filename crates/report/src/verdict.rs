@@ -38,7 +38,8 @@ pub(crate) fn beyond(client: &ClientRecord) -> Option<String> {
     let lacking = |estimates: &[Estimate]| estimates.iter().find(|e| e.value.is_none()).copied();
     let says = |what: &str, e: Estimate| format!("{what} is n/a (needs {} samples, has {has})", format::count(e.needs));
     match (lacking(&latency.quantiles), lacking(&client.errors)) {
-        (own, Some(error)) if own.is_none_or(|own| error.quantile < own.quantile) => {
+        // An error needs more samples than the figures that it is made of.
+        (own, Some(error)) if own.is_none_or(|own| error.quantile <= own.quantile) => {
             Some(says(&format!("the error of {}", error.quantile), error))
         }
         (own, _) => own.map(|own| says(&own.quantile.to_string(), own)),
@@ -66,7 +67,7 @@ pub(crate) fn banners(header: &Header) -> Vec<String> {
     let disturbed = header.platform.iter().filter(|core| core.share() > DISTURBED).map(|core| {
         let place = core.core.map_or("a core".to_owned(), |c| format!("core {c}"));
         let share = format::share(core.share());
-        format!("DISTURBED: {place} lost {share} of its time before any traffic; the figures may say more of the host.")
+        format!("DISTURBED: {place} lost {share} of its time before any traffic; figures may say more of the host than of the path.")
     });
     quick.into_iter().chain(partial).chain(disturbed).collect()
 }

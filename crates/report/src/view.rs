@@ -121,7 +121,7 @@ fn own_notes(series: &Series<'_>) -> Vec<String> {
     let measured = &series.client.measured;
     let stages = measured.stages.as_ref();
     let incomplete = stages.filter(|stages| stages.incomplete > 0).map(|stages| {
-        format!("stages: {} frames lacked a stamp and are left out there", format::count(stages.incomplete))
+        format!("stages: frames that lacked a stamp, left out there: {}", format::count(stages.incomplete))
     });
     let backwards = stages.filter(|stages| stages.backwards as f64 > BACKWARDS * stages.frames as f64).map(|stages| {
         let share = format::part(stages.backwards, stages.frames);

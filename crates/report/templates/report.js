@@ -135,7 +135,7 @@
     return {
       mode: "markers", name: escape(name), showlegend: false, legendgroup: client.label,
       x: known.map((q) => us(q.value.ns)), y: known.map((q) => y(Math.round((1 - q.quantile) * d.samples), d.samples)),
-      marker: { color: color(client), size: 5, symbol: SYMBOLS[client.color] },
+      marker: { color: color(client), size: 5, symbol: SYMBOLS[client.symbol] },
       error_x: {
         type: "data", symmetric: false, thickness: 1.6, width: 5, color: color(client),
         array: known.map((q) => us(q.value.high_ns - q.value.ns)), arrayminus: known.map((q) => us(q.value.ns - q.value.low_ns)),
@@ -247,7 +247,7 @@
       const known = of(client).map((e, i) => [e, i]).filter(([e]) => e.value);
       const lacking = of(client).map((e, i) => [e, i]).filter(([e]) => !e.value);
       if (known.length === 0 && lacking.length === 0) return;
-      const marker = { color: color(client), size: 8, symbol: SYMBOLS[client.color] };
+      const marker = { color: color(client), size: 8, symbol: SYMBOLS[client.symbol] };
       traces.push({
         mode: "lines+markers", name: escape(client.label), legendgroup: client.label, marker,
         x: known.map(([, i]) => place(i, c)), y: known.map(([e]) => symlog(e.value.ns)),
@@ -286,7 +286,7 @@
         .filter(([s, v]) => s.lowest_ns > 0 && v && v.ns > 0);
       return {
         mode: "markers", name: escape(client.label), x: known.map(([, , i]) => place(i, c)), y: known.map(() => 1),
-        marker: { color: color(client), size: 7, symbol: SYMBOLS[client.color] },
+        marker: { color: color(client), size: 7, symbol: SYMBOLS[client.symbol] },
         error_y: {
           type: "data", symmetric: false, thickness: 3, width: 5, color: color(client),
           array: known.map(([s, v]) => s.highest_ns / v.ns - 1), arrayminus: known.map(([s, v]) => 1 - s.lowest_ns / v.ns),
@@ -417,7 +417,7 @@
       return {
         mode: "markers", name: client.label, x: seen.map(([n]) => n), y: seen.map(([, v]) => us(v)),
         text: seen.map(([n, v]) => `<b>${escape(client.label)}</b>, train ${count(n)}<br>${ns(v)}`), hovertemplate: "%{text}<extra></extra>",
-        marker: { color: color(client), symbol: SYMBOLS[client.color], size: 4, opacity: 0.75 },
+        marker: { color: color(client), symbol: SYMBOLS[client.symbol], size: 4, opacity: 0.75 },
       };
     });
     const log = form.elements.scale.value === "log";
@@ -434,7 +434,7 @@
     const text = all.map(({ bar: b, row }) => `<b>${row}</b>${b.run ? `, run ${b.run}` : ""}<br>${count(b.stalls)} stalls over ${ns(b.threshold_ns)} in ${ns(b.observed_ns)}<br>total ${ns(b.total_ns)}, median ${ns(b.median_ns)}, longest ${ns(b.longest_ns)}<br>${count(b.busy.count)} busy gaps, longest ${ns(b.busy.longest_ns)}`);
     const dots = (x, more) => ({
       mode: "markers", y: all.map((s) => s.row), x: all.map(x), text, hovertemplate: "%{text}<extra></extra>", showlegend: false,
-      marker: { color: all.map(tone), size: 9, opacity: 0.85, symbol: all.map((s) => s.client ? SYMBOLS[s.client.color] : "line-ns-open"), line: { width: 1.5 } }, ...more,
+      marker: { color: all.map(tone), size: 9, opacity: 0.85, symbol: all.map((s) => s.client ? SYMBOLS[s.client.symbol] : "line-ns-open"), line: { width: 1.5 } }, ...more,
     });
     const share = dots(({ bar: b }) => b.observed_ns ? 100 * b.total_ns / b.observed_ns : 0);
     const longest = dots(({ bar: b }) => b.longest_ns ? us(b.longest_ns) : null, { xaxis: "x2" });

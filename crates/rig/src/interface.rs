@@ -3,6 +3,7 @@
 use crate::RigError;
 use crate::engines::{Finding, Verdict};
 use crate::open::{LAB_DRIVER, lab_device};
+use crate::path::up_with;
 use usect_core::environment::Environment;
 use usect_lab::{Link, audit, link, receive_queues, within};
 use usect_port::card::{self, Before, Offer, Receives, Stamping};
@@ -24,7 +25,8 @@ pub fn findings(name: &str) -> Result<Vec<Finding>, RigError> {
     let offer = within(netns, || card::offer(interface))?
         .map_err(|e| RigError::Asked(format!("the driver of `{interface}` can't be asked for stamps: {e}")))?;
     let now = within(netns, || Stamping::now(interface))?.ok();
-    let metadata = within(netns, || afxdp::has_metadata(link.index))?;
+    // A driver without native XDP has none, and libbpf would print the kernel's refusal.
+    let metadata = can.native && within(netns, || afxdp::has_metadata(link.index))?;
     let finding = |name, purpose, verdict| Finding { name, purpose, verdict };
     Ok(vec![
         finding("interface", "what it is", described(&link, queues)),
@@ -53,13 +55,18 @@ fn described(link: &Link, queues: usize) -> Verdict {
     if link.up {
         Verdict::Works(format!("{}, MTU {}, {queues}", link.driver, link.mtu))
     } else {
-        Verdict::Fails(format!("{}, down: `ip link set {} up`", link.driver, link.interface))
+        Verdict::Fails(format!("{}, down: `{}`", link.driver, up_with(link)))
     }
+}
+
+/// What names its namespace behind a port.
+fn at(link: &Link) -> String {
+    link.netns.as_ref().map_or(String::new(), |netns| format!("@{netns}"))
 }
 
 fn udp(link: &Link) -> Verdict {
     match link.address {
-        Some(address) => Verdict::Works(format!("udp:{address}:PORT")),
+        Some(address) => Verdict::Works(format!("udp:{address}:PORT{}", at(link))),
         None => Verdict::Fails("it has no IPv4 address".into()),
     }
 }
@@ -77,7 +84,7 @@ fn xdp(link: &Link, can: Features, queues: usize) -> Verdict {
 }
 
 fn dpdk(link: &Link, bus: Option<String>) -> Verdict {
-    let device = lab_device(LAB_DRIVER, 0, link);
+    let device = format!("{}{}", lab_device(LAB_DRIVER, 0, link), at(link));
     match bus.filter(|bus| usect_dpdk::is_pci(bus)) {
         Some(bus) => Verdict::Works(format!("dpdk:{device}; or dpdk:{bus}, once it is bound to vfio-pci")),
         None => Verdict::Works(format!("dpdk:{device}")),

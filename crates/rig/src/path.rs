@@ -125,7 +125,7 @@ impl Path {
         for end in [&ends.tx, &ends.rx] {
             let Some(link) = &end.link else { continue };
             if !link.up {
-                return asked(format!("interface `{0}` is down; set it up with `ip link set {0} up`", link.interface));
+                return asked(format!("interface `{}` is down; set it up with `{}`", link.interface, up_with(link)));
             }
             if self.needs_mtu > link.mtu {
                 return asked(format!(
@@ -177,6 +177,12 @@ pub(crate) fn end(port: &PortName, address: Ipv4Addr, udp_port: u16) -> Result<E
             link: owner(netns, *address)?,
         }),
     }
+}
+
+/// What sets an interface up.
+pub(crate) fn up_with(link: &Link) -> String {
+    let netns = link.netns.as_ref().map_or(String::new(), |netns| format!("-n {netns} "));
+    format!("ip {netns}link set {} up", link.interface)
 }
 
 /// An end without an interface.

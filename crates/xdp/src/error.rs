@@ -33,6 +33,11 @@ impl XdpError {
             Some(libc::EBUSY | libc::EEXIST) => {
                 "another program holds that place; detach it (for XDP: `ip link set dev IFACE xdp off`)".to_owned()
             }
+            Some(libc::ERANGE) => {
+                "its MTU is larger than XDP takes there (some 3500 bytes): lower it with `ip link set dev \
+                 IFACE mtu 1500`, at the other end too"
+                    .to_owned()
+            }
             _ => error.to_string(),
         };
         XdpError::Refused { what: what.into(), why }
