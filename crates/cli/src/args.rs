@@ -3,6 +3,7 @@
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use usect_core::fiber::Fiber;
 use usect_core::frame::FrameSize;
 use usect_core::frame_spec::FrameSpec;
 use usect_core::pattern::Pattern;
@@ -46,6 +47,14 @@ pub(crate) enum Command {
     /// Latency of every frame of packet trains, train after train; capacity and loss besides.
     #[command(after_help = TRAIN_HELP)]
     Train(Box<Trains>),
+    /// Find out what an instrument adds, over a path whose latency physics tells: a fiber, a spool, a wire. Later runs of
+    /// the same engine, frames and rate show their median with and without it.
+    #[command(after_help = CALIBRATE_HELP)]
+    Calibrate {
+        /// What to measure with.
+        #[command(subcommand)]
+        with: Measuring,
+    },
     /// Send frames as fast as a port takes them, and say how many those are.
     Generate(Generate),
     /// Show stored runs again, or several in one page.
@@ -55,6 +64,28 @@ pub(crate) enum Command {
     Lab(Lab),
     /// What is usable on this host, and why not.
     Engines(Engines),
+}
+
+const CALIBRATE_HELP: &str = "\
+Examples:
+  usect calibrate convoy scenarios/fiber.toml
+  usect calibrate compare scenarios/wire.toml --client xdp
+  usect calibrate convoy --tx xdp:eth1 --rx xdp:eth2 --fiber 'length_m = 2.0, line_rate = \"10 Gbit/s\"'
+
+Corrections are kept in calibration.json in the folder of --out, or in the file of --calibration, with the run that
+they come from and the host on which they hold. One of another host, kernel or card is refused.";
+
+/// Commands that measure latency.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Measuring {
+    /// As `usect compare`.
+    Compare(Compare),
+    /// As `usect measure`.
+    Measure(Box<Measure>),
+    /// As `usect convoy`.
+    Convoy(Box<Trains>),
+    /// As `usect train`.
+    Train(Box<Trains>),
 }
 
 /// How long, how often, and what to print.
@@ -82,6 +113,10 @@ pub(crate) struct Output {
     /// Folder in which the run's folder is made, under `runs/`.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) out: PathBuf,
+    /// What instruments add, as `usect calibrate` found it: this file must hold for this host
+    /// [default: calibration.json in the folder of --out, as far as it does].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) calibration: Option<PathBuf>,
     /// Print the run as one JSON document (see docs/run-json.md) and nothing else on standard output.
     #[arg(long)]
     pub(crate) json: bool,
@@ -144,6 +179,10 @@ pub(crate) struct Measure {
     /// Send the same traffic the other way at the same time (any engine but kernel; app stamps).
     #[arg(long)]
     pub(crate) both: bool,
+    /// The fiber between the ports, where there is nothing else, as keys of a scenario's dut.fiber table:
+    /// `length_m = 2.0, line_rate = "10 Gbit/s"`. Errors are then against physics.
+    #[arg(long, value_name = "TOML")]
+    pub(crate) fiber: Option<Fiber>,
     /// Spin for frames and departures, or sleep and block (udp only).
     #[arg(long, value_enum, default_value = "poll")]
     pub(crate) wait: WaitArg,
@@ -201,6 +240,10 @@ pub(crate) struct Trains {
     /// The port that receives.
     #[arg(long, value_name = "PORT", requires = "tx")]
     pub(crate) rx: Option<PortName>,
+    /// The fiber between the ports, where there is nothing else, as keys of a scenario's dut.fiber table:
+    /// `length_m = 2.0, line_rate = "10 Gbit/s"`. Errors are then against physics.
+    #[arg(long, value_name = "TOML", requires = "tx")]
+    pub(crate) fiber: Option<Fiber>,
     /// Frame size in bytes, FCS included; may be repeated [default: the scenario's, or 64].
     #[arg(long = "size", value_name = "BYTES", value_parser = frame_size)]
     pub(crate) sizes: Vec<FrameSize>,

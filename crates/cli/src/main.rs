@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod calibrate;
 mod engines;
 mod generate;
 mod lab;
@@ -13,6 +14,7 @@ mod trains;
 
 use args::{Args, Command};
 use clap::Parser;
+use session::Session;
 use std::process::ExitCode;
 
 /// Something was asked for that can't be done; nothing was left behind.
@@ -24,10 +26,11 @@ fn main() -> ExitCode {
         Err(error) => return args::refuse(&error),
     };
     let outcome = match args.command {
-        Command::Compare(compare) => session::compare(&compare),
-        Command::Measure(measure) => session::measure(&measure),
-        Command::Convoy(trains) => trains::run("convoy", &trains),
-        Command::Train(trains) => trains::run("train", &trains),
+        Command::Compare(compare) => session::compare(&compare).and_then(Session::run),
+        Command::Measure(measure) => session::measure(&measure).and_then(Session::run),
+        Command::Convoy(trains) => trains::convoy(&trains).and_then(Session::run),
+        Command::Train(trains) => trains::train(&trains).and_then(Session::run),
+        Command::Calibrate { with } => calibrate::run(&with),
         Command::Generate(generate) => generate::run(&generate),
         Command::Report(report) => report::run(&report),
         Command::Lab(command) => lab::run(&command),

@@ -5,16 +5,18 @@ use crate::progress::Bars;
 use crate::say;
 use anyhow::{Context, Result, bail};
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use usect_core::calibration::{Calibration, Fingerprint};
 use usect_core::capture::Capture;
-use usect_core::case::Vary;
+use usect_core::case::{Case, Vary};
+use usect_core::environment::Environment;
 use usect_core::pattern::Pattern;
 use usect_core::port_name::{Engine, PortName};
 use usect_core::rate::RateSpec;
-use usect_core::run::{Header, SCHEMA};
+use usect_core::run::{Header, Run, SCHEMA};
 use usect_core::scenario::{ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec, Wait};
 use usect_core::trial::TrialResult;
 use usect_procedure::compare::Compare as CompareProcedure;
@@ -27,9 +29,9 @@ use usect_rig::Rig;
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// `usect compare`.
-pub(crate) fn compare(args: &Compare) -> Result<ExitCode> {
+pub(crate) fn compare(args: &Compare) -> Result<Session> {
     let (scenario, slug) = load(&args.scenario, &args.clients)?;
-    Session::new("compare", slug, timed(scenario, &args.protocol), &args.protocol.output)?.run()
+    Session::new("compare", slug, timed(scenario, &args.protocol), &args.protocol.output)
 }
 
 /// A scenario of these clients, or of all that it has where none is named, with a name for its runs.
@@ -73,7 +75,7 @@ fn select(scenario: &mut Scenario, names: &[String]) -> Result<()> {
 }
 
 /// `usect measure`.
-pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
+pub(crate) fn measure(args: &Measure) -> Result<Session> {
     check_ports(&args.tx, &args.rx)?;
     let wait = match args.wait {
         WaitArg::Poll => Wait::Poll,
@@ -108,7 +110,8 @@ pub(crate) fn measure(args: &Measure) -> Result<ExitCode> {
     let mut scenario = between_ports(client, traffic, cores, args.dpdk.clone().into());
     scenario.title = format!("{} to {}", args.tx, args.rx);
     read_capture(&mut scenario, Path::new(""))?;
-    Session::new("measure", "measure".into(), timed(scenario, &args.protocol), &args.protocol.output)?.run()
+    scenario.dut = DutSpec::External { fiber: args.fiber };
+    Session::new("measure", "measure".into(), timed(scenario, &args.protocol), &args.protocol.output)
 }
 
 /// Two ports that can be the ends of a path.
@@ -132,7 +135,7 @@ pub(crate) fn between_ports(client: ClientSpec, traffic: TrafficSpec, cores: Cor
         traffic,
         protocol: Protocol::default(),
         quick: Protocol::quick(),
-        dut: DutSpec::External {},
+        dut: DutSpec::External { fiber: None },
         vary: Vary::default(),
         cores,
         dpdk,
@@ -156,7 +159,11 @@ pub(crate) struct Session {
     protocol: Protocol,
     quick: bool,
     json: bool,
-    out: std::path::PathBuf,
+    out: PathBuf,
+    /// Calibrations that must hold here.
+    calibration: Option<PathBuf>,
+    /// Whether it makes new ones, so that earlier ones don't matter.
+    calibrates: bool,
 }
 
 impl Session {
@@ -165,16 +172,48 @@ impl Session {
         slot.runs = args.runs.unwrap_or(slot.runs);
         let protocol = *slot;
         scenario.check().map_err(|(_, message)| anyhow::anyhow!(message))?;
-        let (quick, json, out) = (args.quick, args.json, args.out.clone());
-        Ok(Session { procedure, slug, scenario, protocol, quick, json, out })
+        let Output { quick, json, out, calibration, .. } = args.clone();
+        Ok(Session { procedure, slug, scenario, protocol, quick, json, out, calibration, calibrates: false })
     }
 
+    /// Where what instruments add is kept.
+    pub(crate) fn calibration(&self) -> PathBuf {
+        self.calibration.clone().unwrap_or_else(|| self.out.join("calibration.json"))
+    }
+
+    /// Refuses a path whose latency nothing tells.
+    pub(crate) fn check_physics(&self) -> Result<()> {
+        let known = |case: Case| {
+            let size = case.traffic(&self.scenario.traffic).frame_size;
+            case.dut(&self.scenario.dut).physics_ns(size).is_some()
+        };
+        if self.scenario.traffic.mode.returns() || !self.scenario.vary.cases().into_iter().all(known) {
+            bail!(
+                "nothing tells what this path takes: calibrate one way over a wire, a spool or a fiber (--fiber 'length_m = \
+                 2.0, line_rate = \"10 Gbit/s\"')"
+            );
+        }
+        Ok(())
+    }
+
+    /// The same without calibrations of earlier.
+    pub(crate) fn uncalibrated(self) -> Session {
+        Session { calibrates: true, ..self }
+    }
+
+    /// Measures, stores and shows.
     pub(crate) fn run(self) -> Result<ExitCode> {
+        self.run_with(|_, _| Ok(()))
+    }
+
+    /// The same, and hands a finished run over before it is shown.
+    pub(crate) fn run_with(self, finished: impl FnOnce(&Run, &[TrialResult]) -> Result<()>) -> Result<ExitCode> {
         let _lock = alone()?;
         let folder = store::create(&self.out, &self.slug)?;
         let stop = stop_on_signal()?;
         let mut rig = Rig::new(&self.scenario, stop.clone())?;
         let mut header = self.header(&folder, &rig);
+        (header.calibrations, header.notes) = self.known(&header.environment)?;
         let (results, failure) = self.trials(&mut rig, &mut header, &folder, &stop)?;
         header.environment.extend(rig.environment());
         drop(rig);
@@ -190,6 +229,9 @@ impl Session {
             return failure.map_or(Ok(ExitCode::from(INTERRUPTED)), Err);
         }
         let stored = folder.save(header, &results)?;
+        if failure.is_none() && !stop.load(Relaxed) {
+            finished(&stored.run, &results)?;
+        }
         self.show(&stored, folder.path())?;
         match failure {
             Some(error) => {
@@ -226,6 +268,29 @@ impl Session {
             scenario: self.scenario.clone(),
             environment: rig.environment(),
             platform: rig.platform(),
+            calibrations: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// The calibrations of what is about to be measured, and why others can't be used. Those that the user named must be
+    /// of use.
+    fn known(&self, environment: &Environment) -> Result<(Vec<Calibration>, Vec<String>)> {
+        let path = self.calibration();
+        if self.calibrates || self.calibration.is_none() && !path.exists() {
+            return Ok(Default::default());
+        }
+        let (all, here) = (store::read_calibrations(&path)?, Fingerprint::of(environment));
+        let (mut found, mut refused): (Vec<Calibration>, Vec<String>) = Default::default();
+        for key in CompareProcedure::new(&self.scenario, &self.protocol).instruments(&self.scenario) {
+            match all.find(&key, &here) {
+                Ok(calibration) => found.extend(calibration.cloned()),
+                Err(why) => refused.push(why),
+            }
+        }
+        match refused.first() {
+            Some(why) if self.calibration.is_some() => bail!("{}: {why}", path.display()),
+            _ => Ok((found, refused)),
         }
     }
 

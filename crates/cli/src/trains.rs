@@ -3,13 +3,12 @@
 use crate::args::Trains;
 use crate::session::{self, Session};
 use anyhow::{Result, bail};
-use std::process::ExitCode;
 use usect_core::case::Case;
 use usect_core::frame::FrameSize;
 use usect_core::pattern::{MOST_TRAINS, Pattern, Train};
 use usect_core::port_name::PortName;
 use usect_core::rate::RateSpec;
-use usect_core::scenario::{ClientSpec, CoreSpec, Scenario, Stamp, TrafficSpec, Wait};
+use usect_core::scenario::{ClientSpec, CoreSpec, DutSpec, Scenario, Stamp, TrafficSpec, Wait};
 
 /// Frames of a train, where nobody says how many (paper 003 §5).
 const LENGTH: u32 = 100;
@@ -22,8 +21,17 @@ const PAUSE_NS: u64 = 100_000;
 /// Times as long as a train takes on the line until the next one begins.
 const SPACIOUS: f64 = 2.0;
 
-/// Either of them.
-pub(crate) fn run(procedure: &'static str, args: &Trains) -> Result<ExitCode> {
+/// `usect convoy`.
+pub(crate) fn convoy(args: &Trains) -> Result<Session> {
+    session("convoy", args)
+}
+
+/// `usect train`.
+pub(crate) fn train(args: &Trains) -> Result<Session> {
+    session("train", args)
+}
+
+fn session(procedure: &'static str, args: &Trains) -> Result<Session> {
     let (mut scenario, slug) = match (&args.scenario, &args.tx, &args.rx) {
         (Some(file), ..) => session::load(file, &args.clients)?,
         (None, Some(tx), Some(rx)) => (between(tx, rx, args)?, procedure.to_owned()),
@@ -36,7 +44,7 @@ pub(crate) fn run(procedure: &'static str, args: &Trains) -> Result<ExitCode> {
     // It must have passed the line before the head comes.
     let own = || LEAD_NS.max((slot_ns(&scenario) * SPACIOUS) as u64);
     let lead_ns = args.lead.unwrap_or_else(|| if heads_only { own() } else { 0 });
-    let train = Train { heads_only, lead_ns, ..train(&scenario, args) };
+    let train = Train { heads_only, lead_ns, ..asked_for(&scenario, args) };
     let (rate, period_ns) = pace(&scenario, &train, args)?;
     scenario.traffic.pattern = Pattern::Trains(train);
     scenario.traffic.rate = Some(rate);
@@ -44,7 +52,7 @@ pub(crate) fn run(procedure: &'static str, args: &Trains) -> Result<ExitCode> {
         protocol.warmup_s = (WARMUP * period_ns) as f64 / 1e9;
         protocol.duration_s = (args.trains * period_ns) as f64 / 1e9;
     }
-    Session::new(procedure, slug, scenario, &args.output)?.run()
+    Session::new(procedure, slug, scenario, &args.output)
 }
 
 /// One client between the user's own ports.
@@ -65,11 +73,12 @@ fn between(tx: &PortName, rx: &PortName, args: &Trains) -> Result<Scenario> {
     let traffic = TrafficSpec::evenly(size, RateSpec::Frames(1));
     let mut scenario = session::between_ports(client, traffic, cores, args.dpdk.clone().into());
     scenario.title = format!("{tx} to {rx}");
+    scenario.dut = DutSpec::External { fiber: args.fiber };
     Ok(scenario)
 }
 
 /// The train that the flags name, or else the scenario.
-fn train(scenario: &Scenario, args: &Trains) -> Train {
+fn asked_for(scenario: &Scenario, args: &Trains) -> Train {
     let asked = scenario.traffic.pattern.train();
     Train {
         length: args.length.or(asked.map(|train| train.length)).unwrap_or(LENGTH),
@@ -118,8 +127,7 @@ fn on_line_ns(scenario: &Scenario, train: &Train) -> f64 {
 fn slot_ns(scenario: &Scenario) -> f64 {
     let of = |case: Case| {
         let size = case.traffic(&scenario.traffic).frame_size;
-        let line = case.dut(&scenario.dut).spool().and_then(|spool| spool.line());
-        line.map_or(0.0, |line| line.slot_ns(size))
+        case.dut(&scenario.dut).fiber().map_or(0.0, |fiber| fiber.line_rate.slot_ns(size))
     };
     scenario.vary.cases().into_iter().map(of).fold(0.0, f64::max)
 }

@@ -73,7 +73,7 @@ impl Vary {
             return Err(format!("it makes {number} cases, and {MOST_CASES} are the most: take larger steps"));
         }
         let fiber = !self.length_m.is_empty() || !self.line_rate.is_empty();
-        if fiber && scenario.dut.spool().is_none_or(|spool| spool.fiber.is_none()) {
+        if fiber && scenario.dut.spool().and_then(|spool| spool.fiber).is_none() {
             return Err("length_m and line_rate are those of a fiber: use dut kind \"spool\" with a fiber".into());
         }
         if !self.rate.is_empty() && scenario.traffic.pattern.replay().is_some() {

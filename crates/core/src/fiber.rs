@@ -3,7 +3,9 @@
 use crate::frame::FrameSize;
 use crate::rate::{LINE_OVERHEAD, RateSpec};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 /// Speed of light in vacuum, in metres per second.
 const C0: f64 = 299_792_458.0;
@@ -100,6 +102,18 @@ impl Fiber {
             return Err("line_rate runs from 1 Mbit/s to 1000 Gbit/s".into());
         }
         Ok(())
+    }
+}
+
+/// As keys of a scenario's table: `length_m = 2.0, line_rate = "10 Gbit/s"`.
+impl FromStr for Fiber {
+    type Err = String;
+
+    fn from_str(keys: &str) -> Result<Fiber, String> {
+        let read = |e: toml::de::Error| format!("`{keys}` is no fiber: {}", e.message().replace('\n', "; "));
+        let wrapped: BTreeMap<String, Fiber> = toml::from_str(&format!("fiber = {{ {keys} }}")).map_err(read)?;
+        let fiber = wrapped.into_values().next().ok_or_else(|| "a fiber has a length_m and a line_rate".to_owned())?;
+        fiber.check().map(|()| fiber)
     }
 }
 

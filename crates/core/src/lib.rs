@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod buckets;
+pub mod calibration;
 pub mod capture;
 pub mod case;
 pub mod environment;

@@ -1,6 +1,7 @@
 //! A run: the only thing that is stored, reported and exported. `run.json` is this module, in JSON;
 //! its schema is documented in `docs/run-json.md`.
 
+use crate::calibration::{self, Calibrated, Calibration, Key};
 use crate::case::Case;
 use crate::environment::Environment;
 use crate::histogram::Histogram;
@@ -9,7 +10,7 @@ use crate::scenario::{Protocol, Scenario};
 use crate::series::Point;
 use crate::stages::{Stages, StagesRecord};
 use crate::stall::CoreStalls;
-use crate::stats::{self, Accuracy, Estimate, Quantile};
+use crate::stats::{self, Accuracy, Bounded, Estimate, Quantile};
 use crate::summary::Summary;
 use crate::tracker::Counts;
 use crate::trains::TrainsRecord;
@@ -44,6 +45,12 @@ pub struct Header {
     pub environment: Environment,
     /// What each core did to a spinning thread before any traffic: the platform's own noise.
     pub platform: Vec<CoreStalls>,
+    /// What its instruments were found to add, over known paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calibrations: Vec<Calibration>,
+    /// What a reader should know of the whole run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// A run as stored.
@@ -74,6 +81,13 @@ pub struct ClientRecord {
     pub truth: Option<Record>,
     /// Delay that the path is known to impose; the truth where there are no taps.
     pub known_delay_ns: Option<u64>,
+    /// Its median latency, of the heads where frames left in trains, in nanoseconds; absent where the sample can't support
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub median_ns: Option<Bounded>,
+    /// The same without what the instrument adds, where that was calibrated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibrated: Option<Calibrated>,
     /// Client minus truth, per percentile; empty without a truth, or where it is in doubt.
     pub errors: Vec<Estimate>,
     /// The same on samples that no stall touched, on either side; empty where that isn't known: no thread
@@ -331,6 +345,8 @@ impl ClientRecord {
             measured: Record::of(&pooled.measured),
             truth: pooled.truth.as_ref().map(Record::of),
             known_delay_ns,
+            median_ns: calibration::median_ns(&pooled.measured),
+            calibrated: None,
             errors_clean: against(Measurement::clean).unwrap_or_default(),
             doubt,
             accuracy: stats::accuracies(&errors),
@@ -362,9 +378,17 @@ impl Run {
     /// From a header and the trials.
     pub fn of(header: Header, results: &[TrialResult]) -> Run {
         let pooled = pool(results);
+        let calibrated = |p: &Pooled| {
+            let mut record = ClientRecord::of(p, results);
+            let own = results.iter().find(|result| result.trial.label() == p.client);
+            let key = own.map(|result| Key::of(&result.trial, &header.scenario));
+            let found = header.calibrations.iter().find(|calibration| Some(&calibration.key) == key.as_ref());
+            record.calibrated = found.zip(record.median_ns).map(|(found, median)| found.applied_to(median));
+            record
+        };
         Run {
+            clients: pooled.iter().map(calibrated).collect(),
             header,
-            clients: pooled.iter().map(|p| ClientRecord::of(p, results)).collect(),
             trials: results.iter().map(TrialRecord::of).collect(),
         }
     }

@@ -7,6 +7,7 @@ pub use client::{ClientSpec, PairSpec, Stamp, Wait};
 pub use spool::{Impairments, Jitter, SpoolSpec};
 
 use crate::case::Vary;
+use crate::fiber::Fiber;
 use crate::frame::{Endpoint, Flow, FrameSize};
 use crate::frame_spec::FrameSpec;
 use crate::pattern::Pattern;
@@ -165,7 +166,11 @@ pub enum DutSpec {
     /// A delay line between two ports, such as a fiber.
     Spool(SpoolSpec),
     /// Whatever connects the ports that each client names; usect sets nothing up.
-    External {},
+    External {
+        /// The fiber that it is, where it is one and nothing else.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fiber: Option<Fiber>,
+    },
 }
 
 fn default_forwarder_engine() -> Engine {
@@ -181,7 +186,7 @@ impl DutSpec {
             DutSpec::Bridge {} => "bridge",
             DutSpec::Forwarder { .. } => "forwarder",
             DutSpec::Spool(_) => "spool",
-            DutSpec::External {} => "external",
+            DutSpec::External { .. } => "external",
         }
     }
 
@@ -191,6 +196,28 @@ impl DutSpec {
             DutSpec::Forwarder { engine, .. } => Some(*engine),
             DutSpec::Spool(spool) => Some(spool.engine),
             _ => None,
+        }
+    }
+
+    /// Whether usect sets nothing up for it.
+    pub fn is_external(&self) -> bool {
+        matches!(self, DutSpec::External { .. })
+    }
+
+    /// The fiber that it is, if it is one.
+    pub fn fiber(&self) -> Option<Fiber> {
+        match self {
+            DutSpec::Spool(spool) => spool.fiber,
+            DutSpec::External { fiber } => *fiber,
+            _ => None,
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match self {
+            DutSpec::Spool(spool) => spool.check(),
+            DutSpec::External { fiber: Some(fiber) } => fiber.check(),
+            _ => Ok(()),
         }
     }
 
@@ -207,8 +234,19 @@ impl DutSpec {
         match self {
             DutSpec::Wire {} => Some(0),
             DutSpec::Spool(spool) => spool.known_delay_ns(size),
+            DutSpec::External { fiber } => fiber.map(|fiber| fiber.delay_ns(size).round() as u64),
             _ => None,
         }
+    }
+
+    /// What physics gives a frame of a size that meets no other, in nanoseconds, where that is known.
+    pub fn physics_ns(&self, size: FrameSize) -> Option<f64> {
+        let fiber = match self {
+            DutSpec::Spool(spool) if spool.impair.jitter.is_none() => spool.fiber,
+            DutSpec::External { fiber } => *fiber,
+            _ => None,
+        };
+        fiber.map(|fiber| fiber.delay_ns(size)).or_else(|| self.known_delay_ns(size).map(|ns| ns as f64))
     }
 
     /// Whether it uses DPDK.
@@ -224,6 +262,16 @@ impl DutSpec {
     /// Whether it keeps a core busy.
     pub fn spins(&self) -> bool {
         self.engine().is_some()
+    }
+}
+
+impl fmt::Display for DutSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DutSpec::Spool(spool) => write!(f, "{spool}"),
+            DutSpec::External { fiber: Some(fiber) } => write!(f, "fiber of {fiber}"),
+            other => f.write_str(other.name()),
+        }
     }
 }
 
@@ -319,9 +367,7 @@ impl Scenario {
         }
         self.vary.check(self).map_err(|message| ("vary", message))?;
         for case in self.vary.cases() {
-            if let Some(spool) = case.dut(&self.dut).spool() {
-                spool.check().map_err(|message| ("dut", message))?;
-            }
+            case.dut(&self.dut).check().map_err(|message| ("dut", message))?;
             case.traffic(&self.traffic).check().map_err(|message| ("traffic", message))?;
         }
         let mut names = BTreeSet::new();

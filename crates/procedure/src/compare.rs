@@ -1,6 +1,7 @@
 //! `compare`: several clients over one path, in every case, each as often as the protocol says (paper 000 §3.2).
 
 use crate::{Procedure, Step};
+use usect_core::calibration::Key;
 use usect_core::case::Case;
 use usect_core::scenario::{ClientSpec, Protocol, Scenario};
 use usect_core::trial::{Traffic, Trial, TrialResult};
@@ -22,6 +23,23 @@ impl Compare {
             cases: scenario.vary.cases().into_iter().map(traffic).collect(),
             runs: protocol.runs,
         }
+    }
+}
+
+impl Compare {
+    /// The instruments that it measures with, each once.
+    pub fn instruments(&self, scenario: &Scenario) -> Vec<Key> {
+        let mut keys: Vec<Key> = Vec::new();
+        for client in &self.clients {
+            for (case, sent) in &self.cases {
+                let trial = Trial { client: client.clone(), run: 1, case: *case, traffic: sent.clone() };
+                let key = Key::of(&trial, scenario);
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+        }
+        keys
     }
 }
 

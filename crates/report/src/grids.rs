@@ -2,7 +2,8 @@
 
 use crate::grid::{Entry, Grid, Line};
 use crate::series::{Series, labelled, letter, thread};
-use crate::{StoredRun, format, trains};
+use crate::trains::Written;
+use crate::{StoredRun, calibrated, format, trains};
 use serde::Serialize;
 use usect_core::run::Record;
 use usect_core::stall::CoreStalls;
@@ -14,6 +15,8 @@ use usect_core::tracker::Counts;
 #[derive(Serialize)]
 pub(crate) struct Grids {
     key: Grid,
+    /// Absent where no instrument was calibrated.
+    calibrated: Option<Grid>,
     /// Absent where no frames left in trains.
     trains: Option<Grid>,
     /// Absent where no client's frames were stamped on their way.
@@ -32,6 +35,7 @@ impl Grids {
     pub(crate) fn of(runs: &[StoredRun], series: &[Series<'_>]) -> Grids {
         Grids {
             key: key(series),
+            calibrated: calibrated(runs, series),
             trains: trains(runs, series),
             stages: stages(series),
             accuracy: accuracy(series),
@@ -106,19 +110,34 @@ fn key(series: &[Series<'_>]) -> Grid {
     Grid::new(ladder(&["client", ""]), lines)
 }
 
+fn entry(written: Written) -> Entry {
+    match written.interval {
+        Some(interval) => Entry::number(written.figure).with(interval),
+        None => Entry::number(written.figure),
+    }
+}
+
+/// Medians with and without what instruments add.
+fn calibrated(runs: &[StoredRun], series: &[Series<'_>]) -> Option<Grid> {
+    let rows = runs.iter().flat_map(|run| calibrated::rows(&run.run));
+    let mut lines = Vec::new();
+    for row in rows {
+        let Some(own) = series.iter().find(|s| std::ptr::eq(s.client, row.client)) else { continue };
+        lines.push(line(own, row.cells().into_iter().map(entry)));
+    }
+    let head = std::iter::once("client").chain(calibrated::HEADS);
+    (!lines.is_empty()).then(|| Grid::new(head.map(str::to_owned).collect(), lines))
+}
+
 /// The rows of paper 003's Table 1.
 fn trains(runs: &[StoredRun], series: &[Series<'_>]) -> Option<Grid> {
     let rows = runs.iter().flat_map(|run| trains::rows(&run.run));
     let mut lines = Vec::new();
     for row in rows {
         let Some(own) = series.iter().find(|s| std::ptr::eq(s.client, row.client)) else { continue };
-        let cell = |written: trains::Written| match written.interval {
-            Some(interval) => Entry::number(written.figure).with(interval),
-            None => Entry::number(written.figure),
-        };
         let whole =
             Entry::number(format::count(row.trains.trains)).with(format!("{} whole", format::count(row.trains.whole)));
-        lines.push(line(own, row.cells().into_iter().map(cell).chain([whole])));
+        lines.push(line(own, row.cells().into_iter().map(entry).chain([whole])));
     }
     let head = std::iter::once("client").chain(trains::HEADS).chain(["trains"]);
     (!lines.is_empty()).then(|| Grid::new(head.map(str::to_owned).collect(), lines))

@@ -6,6 +6,7 @@
 //! [`html()`].
 #![forbid(unsafe_code)]
 
+mod calibrated;
 mod curve;
 mod format;
 mod grid;

@@ -10,6 +10,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use usect_core::calibration::{self, Calibration, Calibrations};
 use usect_core::measurement::Measurement;
 use usect_core::run::{self, Header, Pooled, Record, Run, SCHEMA, TrialRecord};
 use usect_core::trial::{Trial, TrialResult};
@@ -183,6 +184,36 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
 fn readable() -> fs::Permissions {
     use std::os::unix::fs::PermissionsExt;
     fs::Permissions::from_mode(0o666)
+}
+
+/// Reads a file of calibrations.
+pub fn read_calibrations(path: &Path) -> Result<Calibrations, StoreError> {
+    let damaged = |reason: String| StoreError::Damaged { path: path.to_owned(), reason };
+    let text = read_text(path)?;
+    let json: Value = serde_json::from_str(&text).map_err(|e| damaged(format!("it is not JSON ({e})")))?;
+    match json.get("schema").and_then(Value::as_str) {
+        Some(calibration::SCHEMA) => {}
+        found => {
+            return Err(damaged(format!(
+                "its schema is `{}`, and this version reads `{}`",
+                one_line(found.unwrap_or("none")),
+                calibration::SCHEMA
+            )));
+        }
+    }
+    serde_json::from_value(json).map_err(|e| damaged(one_line(&e.to_string())))
+}
+
+/// Adds calibrations to a file, which is made if it lacks.
+pub fn add_calibrations(path: &Path, new: Vec<Calibration>) -> Result<(), StoreError> {
+    let mut all = if path.exists() { read_calibrations(path)? } else { Calibrations::default() };
+    all.add(new);
+    let failed = |reason| StoreError::Write { path: path.to_owned(), reason };
+    let json = serde_json::to_string_pretty(&all).map_err(io::Error::from).map_err(failed)?;
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| failed(io::Error::other("that is no file's name")))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    write(folder, name, json.as_bytes())
 }
 
 /// Reads a run from its folder or its `run.json`, distributions included.

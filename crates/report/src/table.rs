@@ -1,7 +1,8 @@
 //! The table for the terminal: at most 80 columns wide where names are short.
 
 use crate::view::caveats;
-use crate::{format, trains, verdict};
+use crate::trains::Written;
+use crate::{calibrated, format, trains, verdict};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 use usect_core::run::{ClientRecord, Record, Run, StreamRecord};
@@ -12,7 +13,7 @@ use usect_core::tracker::Counts;
 /// The run in text for a terminal of 80 columns or more. No escape codes unless `color`.
 pub fn table(run: &Run, color: bool) -> String {
     let page = Page { run, color };
-    let mut blocks = vec![page.header(), page.trains(), page.verdicts(), page.latencies()];
+    let mut blocks = vec![page.header(), page.trains(), page.calibrated(), page.verdicts(), page.latencies()];
     blocks.extend([page.counts(), page.pace(), page.platform(), page.notes(), page.reading()]);
     blocks.retain(|block| !block.trim().is_empty());
     blocks.iter().map(|b| b.trim_end()).collect::<Vec<_>>().join("\n\n") + "\n"
@@ -50,18 +51,38 @@ impl Page<'_> {
         if rows.is_empty() {
             return String::new();
         }
-        let heads = std::iter::once("trains").chain(trains::HEADS).map(str::to_owned);
-        let mut table = self.table(heads, 1);
-        for row in &rows {
-            let cells = row.cells();
-            table.add_row(named(&row.client.client, cells.iter().map(|cell| cell.figure.clone())));
-            table.add_row(named("", cells.into_iter().map(|cell| cell.interval.unwrap_or_default())));
-        }
+        let table = self.written("trains", &trains::HEADS, rows.iter().map(|row| (row.client, row.cells().into())));
         let caveats = rows.iter().flat_map(|row| row.caveats().map(|said| format!("{}: {said}", row.client.client)));
-        let mut lines = vec![trimmed(&table)];
+        let mut lines = vec![table];
         lines.extend(caveats);
         lines.push(self.styled("2", &wrapped(trains::READING)));
         lines.join("\n")
+    }
+
+    /// Medians with and without what instruments add, where that is known.
+    fn calibrated(&self) -> String {
+        let rows = calibrated::rows(self.run);
+        if rows.is_empty() {
+            return String::new();
+        }
+        let rows = rows.iter().map(|row| (row.client, row.cells().into()));
+        let table = self.written("calibrated", &calibrated::HEADS, rows);
+        format!("{table}\n{}", self.styled("2", &wrapped(calibrated::READING)))
+    }
+
+    /// A table of figures with their intervals beneath.
+    fn written<'a>(
+        &self,
+        name: &str,
+        heads: &[&str],
+        rows: impl Iterator<Item = (&'a ClientRecord, Vec<Written>)>,
+    ) -> String {
+        let mut table = self.table(std::iter::once(name).chain(heads.iter().copied()).map(str::to_owned), 1);
+        for (client, cells) in rows {
+            table.add_row(named(&client.client, cells.iter().map(|cell| cell.figure.clone())));
+            table.add_row(named("", cells.into_iter().map(|cell| cell.interval.unwrap_or_default())));
+        }
+        trimmed(&table)
     }
 
     fn verdicts(&self) -> String {

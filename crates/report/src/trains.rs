@@ -32,13 +32,12 @@ pub(crate) fn rows(run: &Run) -> Vec<TrainRow<'_>> {
         let client: &ClientRecord = client;
         let size = client.case.traffic(&scenario.traffic).frame_size;
         let dut = client.case.dut(&scenario.dut);
-        let fiber = dut.spool().and_then(|spool| spool.fiber);
-        let known = || client.known_delay_ns.map(|ns| ns as f64);
+        let fiber = dut.fiber();
         Some(TrainRow {
             client,
             trains: client.measured.trains.as_ref()?,
             size,
-            expected_ns: client.known_delay_ns.and(fiber).map(|fiber| fiber.delay_ns(size)).or_else(known),
+            expected_ns: dut.physics_ns(size),
             line: fiber.map(|fiber| fiber.line_rate.frames_per_second(size)),
         })
     };
@@ -84,7 +83,7 @@ impl TrainRow<'_> {
     }
 }
 
-fn written(value: Option<Bounded>, write: fn(f64) -> String) -> Written {
+pub(crate) fn written(value: Option<Bounded>, write: impl Fn(f64) -> String) -> Written {
     match value {
         Some(Bounded { value, low, high }) => {
             Written { figure: write(value), interval: Some(format::bounded(&write(low), &write(high))) }
@@ -93,7 +92,7 @@ fn written(value: Option<Bounded>, write: fn(f64) -> String) -> Written {
     }
 }
 
-fn alone(figure: Option<String>) -> Written {
+pub(crate) fn alone(figure: Option<String>) -> Written {
     Written { figure: figure.unwrap_or_else(|| "–".to_owned()), interval: None }
 }
 

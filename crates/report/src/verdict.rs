@@ -69,7 +69,8 @@ pub(crate) fn banners(header: &Header) -> Vec<String> {
         let share = format::share(core.share());
         format!("DISTURBED: {place} lost {share} of its time before any traffic; figures may say more of the host than of the path.")
     });
-    quick.into_iter().chain(partial).chain(disturbed).collect()
+    let notes = header.notes.iter().map(|note| format!("NOTE: {note}"));
+    quick.into_iter().chain(partial).chain(disturbed).chain(notes).collect()
 }
 
 #[cfg(test)]

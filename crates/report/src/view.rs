@@ -3,7 +3,7 @@
 use crate::grid::{Entry, Grid, Line};
 use crate::series::{Series, letter};
 use crate::trains::{self, TrainRow};
-use crate::{StoredRun, format, grids, verdict};
+use crate::{StoredRun, calibrated, format, grids, verdict};
 use serde::Serialize;
 use usect_core::environment::Environment;
 use usect_core::run::Record;
@@ -15,8 +15,9 @@ pub(crate) struct View {
     pub(crate) runs: Vec<RunView>,
     pub(crate) verdicts: Vec<VerdictView>,
     pub(crate) tables: grids::Grids,
-    /// What the columns of the trains' table mean.
+    /// What the columns of these tables mean.
     pub(crate) trains: &'static str,
+    pub(crate) calibrated: &'static str,
     pub(crate) notes: Vec<(String, String)>,
     pub(crate) balances: Vec<grids::Balance>,
     /// Properties and settings in which the runs differ.
@@ -66,6 +67,7 @@ impl View {
             verdicts: series.iter().map(VerdictView::of).collect(),
             tables: grids::Grids::of(runs, series),
             trains: trains::READING,
+            calibrated: calibrated::READING,
             notes: notes(runs, series),
             balances: series.iter().map(grids::Balance::of).collect(),
             differences: (runs.len() > 1).then(|| differences(runs, |key| !Environment::is_reading(key))),

@@ -61,7 +61,7 @@ impl Path {
         let needs_mtu = frame_size.mtu() - tag;
         let mtu = frame_size.mtu().max(1500);
         let lab = match scenario.dut {
-            DutSpec::External {} => None,
+            DutSpec::External { .. } => None,
             _ if scenario.clients.iter().all(|c| c.engine == Engine::Mem) => None,
             DutSpec::Wire {} => Some(Lab::up(RUN_LAB, Shape::Wire, mtu)?),
             // A spool knows what it imposes; taps would see every frame of a train, and only its head is measured.

@@ -1,6 +1,6 @@
 //! Which thread runs on which core.
 
-use usect_core::scenario::{CoreSpec, DutSpec, Scenario, Wait};
+use usect_core::scenario::{CoreSpec, Scenario, Wait};
 
 /// The cores of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Placement {
 pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String> {
     check_named(&scenario.cores, online)?;
     let polls = scenario.clients.iter().any(|c| c.wait == Wait::Poll);
-    let reflects = scenario.traffic.mode.returns() && scenario.dut != DutSpec::External {} && polls;
+    let reflects = scenario.traffic.mode.returns() && !scenario.dut.is_external() && polls;
     let spinning = usize::from(scenario.dut.spins()) + usize::from(reflects);
     if spinning == 2 && online.len() < 3 {
         return Err(

@@ -79,8 +79,8 @@ fn flags_that_are_none() {
         (&["--wait", "maybe"], &["maybe", "poll, block"]),
         (&["--wait", "block"], &["only the udp engine can wait by blocking"]),
         (&["--runs", "0"], &["runs is a number from 1"]),
-        (&["--duration=-1"], &["duration_s from above 0"]),
-        (&["--duration", "NaN"], &["duration_s from above 0"]),
+        (&["--duration=-1"], &["duration_s) from above 0"]),
+        (&["--duration", "NaN"], &["duration_s) from above 0"]),
         (&["--warp"], &["--warp"]),
     ] {
         refuses(&world, &[&ports[..], flags].concat(), parts);

@@ -151,7 +151,7 @@ impl ClientSpec {
         if self.pairs.is_empty() {
             return Ok(());
         }
-        if *dut != (DutSpec::External {}) || self.engine == Engine::Kernel {
+        if !dut.is_external() || self.engine == Engine::Kernel {
             return Err(format!("client `{name}`: pairs go with dut kind \"external\", and any engine but kernel"));
         }
         if traffic.mode.returns() || traffic.both || self.stamp != Stamp::App {
@@ -184,11 +184,11 @@ impl ClientSpec {
     fn check_ports(&self, dut: &DutSpec) -> Result<(), String> {
         let name = &self.name;
         match (&self.tx, &self.rx, dut) {
-            (Some(tx), Some(rx), DutSpec::External {}) if self.uses(tx, rx) => Ok(()),
-            (Some(_), Some(_), DutSpec::External {}) => {
+            (Some(tx), Some(rx), DutSpec::External { .. }) if self.uses(tx, rx) => Ok(()),
+            (Some(_), Some(_), DutSpec::External { .. }) => {
                 Err(format!("client `{name}`: tx and rx must be ports of its engine, {}", self.engine))
             }
-            (_, _, DutSpec::External {}) => {
+            (_, _, DutSpec::External { .. }) => {
                 Err(format!("client `{name}`: with an external dut, name its tx and rx ports"))
             }
             (None, None, _) => Ok(()),
@@ -200,7 +200,7 @@ impl ClientSpec {
     fn check_mem(&self, dut: &DutSpec) -> Result<(), String> {
         let name = &self.name;
         match (self.engine == Engine::Mem, dut.is_mem(), dut) {
-            (true, true, _) | (true, _, DutSpec::Wire {} | DutSpec::External {}) | (false, false, _) => Ok(()),
+            (true, true, _) | (true, _, DutSpec::Wire {} | DutSpec::External { .. }) | (false, false, _) => Ok(()),
             (true, ..) => Err(format!(
                 "client `{name}`: mem is inside the process; its dut is a wire, or a forwarder or spool with engine = \"mem\""
             )),
@@ -210,7 +210,7 @@ impl ClientSpec {
 
     fn check_driver(&self, dut: &DutSpec) -> Result<(), String> {
         let (name, Some(driver)) = (&self.name, &self.driver) else { return Ok(()) };
-        if self.engine != Engine::Dpdk || *dut == (DutSpec::External {}) {
+        if self.engine != Engine::Dpdk || dut.is_external() {
             return Err(format!("client `{name}`: driver goes with the dpdk engine on the lab's interfaces"));
         }
         if !["net_af_packet", "net_af_xdp"].contains(&driver.as_str()) {

@@ -240,6 +240,8 @@ pub fn header() -> Header {
     let scenario = scenario();
     let mut dice = Dice::new(7);
     Header {
+        calibrations: Vec::new(),
+        notes: Vec::new(),
         schema: SCHEMA.to_owned(),
         usect: "0.1.0".to_owned(),
         id: "20261121-023212-forwarder".to_owned(),

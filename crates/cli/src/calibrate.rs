@@ -1,0 +1,38 @@
+//! `usect calibrate`: what an instrument adds, over a path whose latency physics tells.
+
+use crate::args::Measuring;
+use crate::session::Session;
+use crate::{session, trains};
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+use usect_core::calibration;
+use usect_report::store;
+
+/// Measures as another command does, and keeps what comes out beyond physics.
+pub(crate) fn run(with: &Measuring) -> Result<ExitCode> {
+    let session: Session = match with {
+        Measuring::Compare(args) => session::compare(args)?,
+        Measuring::Measure(args) => session::measure(args)?,
+        Measuring::Convoy(args) => trains::convoy(args)?,
+        Measuring::Train(args) => trains::train(args)?,
+    };
+    session.check_physics()?;
+    let path = session.calibration();
+    session.uncalibrated().run_with(|run, results| {
+        let found = calibration::of_run(run, results);
+        if found.is_empty() {
+            bail!("too few samples for a median: measure for longer, or more trains");
+        }
+        for one in &found {
+            let ns = one.correction_ns;
+            let (path, key) = (&one.path, &one.key);
+            crate::complain(format_args!(
+                "{key}: {:+.0} ns ({:+.0} to {:+.0}), over {path}, where physics gives {:.0} ns",
+                ns.value, ns.low, ns.high, one.expected_ns
+            ));
+        }
+        store::add_calibrations(&path, found)?;
+        crate::complain(format_args!("kept in {}", path.display()));
+        Ok(())
+    })
+}

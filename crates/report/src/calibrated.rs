@@ -1,0 +1,53 @@
+//! Medians with and without what their instrument adds.
+
+use crate::format;
+use crate::trains::{Written, alone, written};
+use usect_core::calibration::Calibrated;
+use usect_core::run::{ClientRecord, Run};
+
+/// A client whose instrument was calibrated.
+pub(crate) struct CalibratedRow<'a> {
+    /// It, in its case.
+    pub(crate) client: &'a ClientRecord,
+    calibrated: &'a Calibrated,
+    /// What physics gives, in nanoseconds, where that is known.
+    expected_ns: Option<f64>,
+}
+
+/// The rows of a run; none where no instrument was calibrated.
+pub(crate) fn rows(run: &Run) -> Vec<CalibratedRow<'_>> {
+    let scenario = &run.header.scenario;
+    let one_way = !scenario.traffic.mode.returns();
+    let row = |client| -> Option<CalibratedRow<'_>> {
+        let client: &ClientRecord = client;
+        let size = client.case.traffic(&scenario.traffic).frame_size;
+        let expected_ns = client.case.dut(&scenario.dut).physics_ns(size).filter(|_| one_way);
+        Some(CalibratedRow { client, calibrated: client.calibrated.as_ref()?, expected_ns })
+    };
+    run.clients.iter().filter_map(row).collect()
+}
+
+/// Names of the columns.
+pub(crate) const HEADS: [&str; 6] = ["median", "correction", "corrected", "physics", "off by", "calibrated by"];
+
+impl CalibratedRow<'_> {
+    /// Its cells, in the order of [`HEADS`].
+    pub(crate) fn cells(&self) -> [Written; 6] {
+        let Calibrated { correction_ns, median_ns, run, .. } = self.calibrated;
+        let ns = |ns: f64| format::ns(ns.round() as i64);
+        let signed = |ns: f64| format::signed_ns(ns.round() as i64);
+        [
+            written(self.client.median_ns, ns),
+            written(Some(*correction_ns), signed),
+            written(Some(*median_ns), ns),
+            alone(self.expected_ns.map(ns)),
+            written(self.expected_ns.map(|expected| median_ns.minus(expected)), signed),
+            alone(Some(run.clone())),
+        ]
+    }
+}
+
+/// What the columns mean.
+pub(crate) const READING: &str = "correction: what this instrument added over a path whose latency physics tells, with the same engine, \
+    frames and rate on this host; it is of the median only. Figures elsewhere are without it. Beneath each figure its \
+    95% interval; the corrected one's is the widest that both allow.";
