@@ -25,6 +25,8 @@ fn main() -> Result<()> {
         figures.extend(instrument::pacing(usect)?);
     }
     figures.extend(instrument::truth(usect)?);
+    figures.extend(instrument::convoy(usect)?);
+    figures.extend(instrument::calibrated(usect)?);
     figures.iter().for_each(|f| println!("{f}"));
     let json = serde_json::to_string_pretty(&figures)?;
     std::fs::write("bench.json", json + "\n").context("bench.json can't be written")?;

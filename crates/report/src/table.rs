@@ -1,7 +1,7 @@
 //! The table for the terminal: at most 80 columns wide where names are short.
 
-use crate::view::caveats;
 use crate::trains::Written;
+use crate::view::caveats;
 use crate::{calibrated, format, trains, verdict};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, TableStyle};
 use std::fmt::Write;

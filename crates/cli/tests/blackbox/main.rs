@@ -14,4 +14,5 @@ mod refused;
 mod reports;
 mod signals;
 mod stamps;
+mod trains;
 mod world;

@@ -2,8 +2,8 @@
 
 use super::kernel::field;
 use super::{exists, names, read, set_from_files, set_or, squeezed};
-use std::path::Path;
 use sha2::{Digest, Sha256};
+use std::path::Path;
 use usect_core::environment::Environment;
 
 const DMI: &[(&str, &str)] = &[
