@@ -55,6 +55,17 @@ pub(crate) enum Command {
         #[command(subcommand)]
         with: Measuring,
     },
+    /// How many repetitions mean and percentiles need, from the decay of their variance; and whether samples depend on each
+    /// other.
+    #[command(after_help = CONVERGE_HELP)]
+    Converge {
+        /// How closely they are wanted: ± this, with 95%.
+        #[arg(long, value_name = "TIME", value_parser = nanoseconds, default_value = "10ns")]
+        within: u64,
+        /// What to measure with.
+        #[command(subcommand)]
+        with: Sampling,
+    },
     /// Send frames as fast as a port takes them, and say how many those are.
     Generate(Generate),
     /// Show stored runs again, or several in one page.
@@ -74,6 +85,23 @@ Examples:
 
 Corrections are kept in calibration.json in the folder of --out, or in the file of --calibration, with the run that
 they come from and the host on which they hold. One of another host, kernel or card is refused.";
+
+const CONVERGE_HELP: &str = "\
+Examples:
+  usect converge compare scenarios/spool.toml --quick --runs 1
+  usect converge --within 50ns measure --tx xdp:eth1 --rx xdp:eth2 --rate 66k --duration 15 --runs 1
+
+Of independent samples, the variance of the mean of N decays as 1/N: a slope of −1 on logarithmic axes. Another slope
+says that samples depend on each other, and that intervals which assume otherwise are too narrow.";
+
+/// Commands that measure the latency of single frames.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Sampling {
+    /// As `usect compare`.
+    Compare(Compare),
+    /// As `usect measure`.
+    Measure(Box<Measure>),
+}
 
 /// Commands that measure latency.
 #[derive(Debug, Subcommand)]

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Measure(measure) => session::measure(&measure).and_then(Session::run),
         Command::Convoy(trains) => trains::convoy(&trains).and_then(Session::run),
         Command::Train(trains) => trains::train(&trains).and_then(Session::run),
+        Command::Converge { within, with } => session::converge(within, &with).and_then(Session::run),
         Command::Calibrate { with } => calibrate::run(&with),
         Command::Generate(generate) => generate::run(&generate),
         Command::Report(report) => report::run(&report),

@@ -1,6 +1,6 @@
 //! A measuring session: from flags to a resolved scenario, through its trials, to a stored run.
 
-use crate::args::{Compare, Measure, Output, Protocol as ProtocolArgs, WaitArg};
+use crate::args::{Compare, Measure, Output, Protocol as ProtocolArgs, Sampling, WaitArg};
 use crate::progress::Bars;
 use crate::say;
 use anyhow::{Context, Result, bail};
@@ -18,7 +18,7 @@ use usect_core::port_name::{Engine, PortName};
 use usect_core::rate::RateSpec;
 use usect_core::run::{Header, Run, SCHEMA};
 use usect_core::scenario::{ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec, Wait};
-use usect_core::trial::TrialResult;
+use usect_core::trial::{Traffic, TrialResult};
 use usect_procedure::compare::Compare as CompareProcedure;
 use usect_procedure::{Procedure, Step};
 use usect_report::StoredRun;
@@ -114,6 +114,30 @@ pub(crate) fn measure(args: &Measure) -> Result<Session> {
     Session::new("measure", "measure".into(), timed(scenario, &args.protocol), &args.protocol.output)
 }
 
+/// Most samples of a trial that are kept.
+const MOST_SAMPLES: u64 = 1 << 24;
+
+/// `usect converge`.
+pub(crate) fn converge(within_ns: u64, with: &Sampling) -> Result<Session> {
+    let session = match with {
+        Sampling::Compare(args) => compare(args)?,
+        Sampling::Measure(args) => measure(args)?,
+    };
+    if let Some(client) = session.scenario.clients.iter().find(|c| c.engine == Engine::Kernel) {
+        bail!("client `{}`: the kernel engine keeps no samples; use --client to choose others", client.name);
+    }
+    for case in session.scenario.vary.cases() {
+        let frames = Traffic::of(&case.traffic(&session.scenario.traffic), &session.protocol).frames;
+        if frames > MOST_SAMPLES {
+            bail!("{frames} samples a run are too many to keep: {MOST_SAMPLES} are the most; use a shorter --duration");
+        }
+    }
+    if within_ns == 0 {
+        bail!("--within is above 0: no number of samples makes a figure exact");
+    }
+    Ok(Session { procedure: "converge", within_ns: Some(within_ns), ..session })
+}
+
 /// Two ports that can be the ends of a path.
 pub(crate) fn check_ports(tx: &PortName, rx: &PortName) -> Result<()> {
     if tx == rx && !matches!(tx.engine, Engine::Dpdk | Engine::Mem) {
@@ -164,6 +188,8 @@ pub(crate) struct Session {
     calibration: Option<PathBuf>,
     /// Whether it makes new ones, so that earlier ones don't matter.
     calibrates: bool,
+    /// How closely figures are wanted, where it is asked how many samples that takes.
+    within_ns: Option<u64>,
 }
 
 impl Session {
@@ -173,7 +199,18 @@ impl Session {
         let protocol = *slot;
         scenario.check().map_err(|(_, message)| anyhow::anyhow!(message))?;
         let Output { quick, json, out, calibration, .. } = args.clone();
-        Ok(Session { procedure, slug, scenario, protocol, quick, json, out, calibration, calibrates: false })
+        Ok(Session {
+            procedure,
+            slug,
+            scenario,
+            protocol,
+            quick,
+            json,
+            out,
+            calibration,
+            calibrates: false,
+            within_ns: None,
+        })
     }
 
     /// Where what instruments add is kept.
@@ -267,6 +304,7 @@ impl Session {
             protocol: self.protocol,
             scenario: self.scenario.clone(),
             environment: rig.environment(),
+            within_ns: self.within_ns,
             platform: rig.platform(),
             calibrations: Vec::new(),
             notes: Vec::new(),
@@ -303,6 +341,9 @@ impl Session {
         stop: &AtomicBool,
     ) -> Result<(Vec<TrialResult>, Option<anyhow::Error>)> {
         let mut procedure = CompareProcedure::new(&self.scenario, &self.protocol);
+        if self.within_ns.is_some() {
+            procedure = procedure.keeping_samples();
+        }
         let bars = Bars::new(procedure.trials(), !std::io::stderr().is_terminal());
         let mut results: Vec<TrialResult> = Vec::new();
         while let Step::Run(trial) = procedure.next(&results) {

@@ -8,6 +8,7 @@ pub mod buckets;
 pub mod calibration;
 pub mod capture;
 pub mod case;
+pub mod converge;
 pub mod environment;
 pub mod fiber;
 pub mod frame;

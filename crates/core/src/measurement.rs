@@ -25,6 +25,9 @@ pub struct Measurement {
     pub stages: Option<Stages>,
     /// Trains, where frames left in trains.
     pub trains: Option<Trains>,
+    /// Every latency in nanoseconds, in the order of arrival, where they were to be kept; what doesn't fit 32 bits is
+    /// their largest.
+    pub samples: Vec<u32>,
     /// Its parts, where it has several: flows, pairs of ports, the other direction.
     pub streams: Vec<Stream>,
     /// Requested and achieved rate; absent for taps, and for fewer than two frames.
@@ -110,6 +113,7 @@ impl Measurement {
             (Some(trains), Some(more)) => trains.add(more),
             (trains, more) => *trains = trains.take().or_else(|| more.clone()),
         }
+        self.samples.extend_from_slice(&other.samples);
         self.unattributed += other.unattributed;
         self.overwritten += other.overwritten;
         self.overruns = self.overruns.zip(other.overruns).map(|(own, more)| own + more);

@@ -3,6 +3,7 @@
 
 use crate::calibration::{self, Calibrated, Calibration, Key};
 use crate::case::Case;
+use crate::converge::{self, Convergence};
 use crate::environment::Environment;
 use crate::histogram::Histogram;
 use crate::measurement::{Measurement, Pace};
@@ -43,6 +44,9 @@ pub struct Header {
     pub scenario: Scenario,
     /// What the figures depended on.
     pub environment: Environment,
+    /// How closely mean and percentiles are wanted, in nanoseconds, where it was asked how many samples that takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_ns: Option<u64>,
     /// What each core did to a spinning thread before any traffic: the platform's own noise.
     pub platform: Vec<CoreStalls>,
     /// What its instruments were found to add, over known paths.
@@ -81,6 +85,9 @@ pub struct ClientRecord {
     pub truth: Option<Record>,
     /// Delay that the path is known to impose; the truth where there are no taps.
     pub known_delay_ns: Option<u64>,
+    /// How mean and percentiles settle, where every latency was kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub convergence: Vec<Convergence>,
     /// Its median latency, of the heads where frames left in trains, in nanoseconds; absent where the sample can't support
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -346,6 +353,7 @@ impl ClientRecord {
             truth: pooled.truth.as_ref().map(Record::of),
             known_delay_ns,
             median_ns: calibration::median_ns(&pooled.measured),
+            convergence: converge::of(&pooled.measured.samples),
             calibrated: None,
             errors_clean: against(Measurement::clean).unwrap_or_default(),
             doubt,

@@ -25,12 +25,23 @@ pub struct Traffic {
     pub frames: u64,
     /// One way, or there and back.
     pub mode: Mode,
+    /// Whether every latency is kept, in order.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_samples: bool,
 }
 
 impl Traffic {
     /// `frames` frames one after another, one way, all measured.
     pub fn evenly(frame_size: FrameSize, rate: Rate, frames: u64) -> Traffic {
-        Traffic { frame_size, rate, pattern: Pattern::default(), warmup_frames: 0, frames, mode: Mode::OneWay }
+        Traffic {
+            frame_size,
+            rate,
+            pattern: Pattern::default(),
+            warmup_frames: 0,
+            frames,
+            mode: Mode::OneWay,
+            keep_samples: false,
+        }
     }
 
     /// Exact numbers of frames under a protocol; at least one, or one train, is measured, and trains are whole. The
@@ -49,6 +60,7 @@ impl Traffic {
             warmup_frames: frames(protocol.warmup_s),
             frames: frames(protocol.duration_s).max(unit),
             mode: spec.mode,
+            keep_samples: false,
         }
     }
 

@@ -271,6 +271,7 @@ fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Resul
         lateness: paced.then(|| Histogram::from_counts(&sent.lateness)),
         stages,
         trains,
+        samples: std::mem::take(&mut seen.samples),
         streams: streams.collect(),
         pace: pace(traffic, sent.measured, sent.span_ns).filter(|_| traffic.mode != Mode::PingPong),
         ..Measurement::default()

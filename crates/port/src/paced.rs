@@ -315,6 +315,8 @@ pub(crate) struct Seen<'p> {
     /// `CLOCK_MONOTONIC` where latency is between the stamps of others.
     pub(crate) slow: SpanLog,
     pub(crate) trains: Option<trains::Arrivals>,
+    /// Every latency, where they are to be kept; it grows no further than it was made.
+    pub(crate) samples: Vec<u32>,
     joining: Option<Joining<'p>>,
 }
 
@@ -327,6 +329,7 @@ impl<'a, 'p, R: Receive> Arrivals<'a, 'p, R> {
             touched: Recorder::default(),
             slow: SpanLog::for_samples(plan.traffic.frames),
             trains: plan.traffic.pattern.train().map(|train| trains::Arrivals::new(train, plan.traffic.frames)),
+            samples: Vec::with_capacity(if plan.traffic.keep_samples { plan.traffic.frames as usize } else { 0 }),
             joining: plan.joint.as_ref().map(|joint| Joining::new(joint, clock.rate())),
         };
         Arrivals { clock, port, plan, live, seen, last_arrival: Tsc(0) }
@@ -398,6 +401,9 @@ impl Seen<'_> {
     fn stamped(&mut self, live: &Live, flow: usize, ns: u64) {
         self.flows.stamped(flow);
         live.latency.record(ns);
+        if self.samples.len() < self.samples.capacity() {
+            self.samples.push(u32::try_from(ns).unwrap_or(u32::MAX));
+        }
         if let Some(own) = self.per_flow.get(flow) {
             own.record(ns);
         }

@@ -27,6 +27,12 @@ impl Compare {
 }
 
 impl Compare {
+    /// The same with every latency kept, in order.
+    pub fn keeping_samples(mut self) -> Compare {
+        self.cases.iter_mut().for_each(|(_, traffic)| traffic.keep_samples = true);
+        self
+    }
+
     /// The instruments that it measures with, each once.
     pub fn instruments(&self, scenario: &Scenario) -> Vec<Key> {
         let mut keys: Vec<Key> = Vec::new();

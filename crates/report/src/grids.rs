@@ -3,9 +3,9 @@
 use crate::grid::{Entry, Grid, Line};
 use crate::series::{Series, labelled, letter, thread};
 use crate::trains::Written;
-use crate::{StoredRun, calibrated, format, trains};
+use crate::{StoredRun, calibrated, converge, format, trains};
 use serde::Serialize;
-use usect_core::run::Record;
+use usect_core::run::{ClientRecord, Record};
 use usect_core::stall::CoreStalls;
 use usect_core::stats::{self, Accuracy, Estimate, LADDER, Quantile};
 use usect_core::summary::Summary;
@@ -17,6 +17,8 @@ pub(crate) struct Grids {
     key: Grid,
     /// Absent where no instrument was calibrated.
     calibrated: Option<Grid>,
+    /// Absent where it wasn't asked how many samples figures need.
+    converge: Option<Grid>,
     /// Absent where no frames left in trains.
     trains: Option<Grid>,
     /// Absent where no client's frames were stamped on their way.
@@ -36,6 +38,7 @@ impl Grids {
         Grids {
             key: key(series),
             calibrated: calibrated(runs, series),
+            converge: converge(runs, series),
             trains: trains(runs, series),
             stages: stages(series),
             accuracy: accuracy(series),
@@ -120,27 +123,37 @@ fn entry(written: Written) -> Entry {
 /// Medians with and without what instruments add.
 fn calibrated(runs: &[StoredRun], series: &[Series<'_>]) -> Option<Grid> {
     let rows = runs.iter().flat_map(|run| calibrated::rows(&run.run));
-    let mut lines = Vec::new();
-    for row in rows {
-        let Some(own) = series.iter().find(|s| std::ptr::eq(s.client, row.client)) else { continue };
-        lines.push(line(own, row.cells().into_iter().map(entry)));
-    }
-    let head = std::iter::once("client").chain(calibrated::HEADS);
+    of_rows(series, &calibrated::HEADS, rows.map(|row| (row.client, row.cells().into_iter().map(entry).collect())))
+}
+
+/// How many samples figures need.
+fn converge(runs: &[StoredRun], series: &[Series<'_>]) -> Option<Grid> {
+    let rows = runs.iter().flat_map(|run| converge::rows(&run.run));
+    of_rows(series, &converge::HEADS, rows.map(|row| (row.client, row.cells().into_iter().map(entry).collect())))
+}
+
+/// Lines of clients with these columns; `None` without any.
+fn of_rows<'a>(
+    series: &[Series<'_>],
+    heads: &[&str],
+    rows: impl Iterator<Item = (&'a ClientRecord, Vec<Entry>)>,
+) -> Option<Grid> {
+    let own = |client: &ClientRecord| series.iter().find(|s| std::ptr::eq(s.client, client));
+    let lines: Vec<Line> = rows.filter_map(|(client, cells)| Some(line(own(client)?, cells))).collect();
+    let head = std::iter::once("client").chain(heads.iter().copied());
     (!lines.is_empty()).then(|| Grid::new(head.map(str::to_owned).collect(), lines))
 }
 
 /// The rows of paper 003's Table 1.
 fn trains(runs: &[StoredRun], series: &[Series<'_>]) -> Option<Grid> {
     let rows = runs.iter().flat_map(|run| trains::rows(&run.run));
-    let mut lines = Vec::new();
-    for row in rows {
-        let Some(own) = series.iter().find(|s| std::ptr::eq(s.client, row.client)) else { continue };
+    let cells = |row: &trains::TrainRow<'_>| {
         let whole =
             Entry::number(format::count(row.trains.trains)).with(format!("{} whole", format::count(row.trains.whole)));
-        lines.push(line(own, row.cells().into_iter().map(entry).chain([whole])));
-    }
-    let head = std::iter::once("client").chain(trains::HEADS).chain(["trains"]);
-    (!lines.is_empty()).then(|| Grid::new(head.map(str::to_owned).collect(), lines))
+        row.cells().into_iter().map(entry).chain([whole]).collect()
+    };
+    let heads = [&trains::HEADS[..], &["trains"]].concat();
+    of_rows(series, &heads, rows.map(|row| (row.client, cells(&row))))
 }
 
 /// Percentiles of the time from application to application, taken apart.

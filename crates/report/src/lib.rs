@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod calibrated;
+mod converge;
 mod curve;
 mod format;
 mod grid;

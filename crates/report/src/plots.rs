@@ -3,6 +3,7 @@
 use crate::curve::Curve;
 use crate::series::Series;
 use serde::Serialize;
+use usect_core::converge::Convergence;
 use usect_core::histogram::Histogram;
 use usect_core::run::Spread;
 use usect_core::series::Point;
@@ -36,10 +37,26 @@ struct ClientPlots<'a> {
     errors_clean: &'a [Estimate],
     spread: &'a [Spread],
     stages: Option<StagePlots<'a>>,
+    /// How its figures settle.
+    convergence: Vec<Settling<'a>>,
     /// Its trains, one after another.
     trains: &'a [Seen],
     trials: Vec<TrialPlots<'a>>,
     stalls: Vec<Bar<'a>>,
+}
+
+/// The variance of a figure over batches of growing size.
+#[derive(Serialize)]
+struct Settling<'a> {
+    name: String,
+    #[serde(flatten)]
+    convergence: &'a Convergence,
+}
+
+impl Settling<'_> {
+    fn of(convergence: &Convergence) -> Settling<'_> {
+        Settling { name: convergence.of.to_string(), convergence }
+    }
 }
 
 #[derive(Serialize)]
@@ -111,6 +128,7 @@ impl<'a> ClientPlots<'a> {
                 names: record.stages.iter().map(StageRecord::name).collect(),
                 shares: &record.shares,
             }),
+            convergence: series.client.convergence.iter().map(Settling::of).collect(),
             trains: series.client.measured.trains.as_ref().map_or(&[], |trains| &trains.seen),
             trials: series.trials().map(TrialPlots::of).collect(),
             stalls: series

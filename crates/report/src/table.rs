@@ -2,7 +2,7 @@
 
 use crate::trains::Written;
 use crate::view::caveats;
-use crate::{calibrated, format, trains, verdict};
+use crate::{calibrated, converge, format, trains, verdict};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 use usect_core::run::{ClientRecord, Record, Run, StreamRecord};
@@ -13,7 +13,8 @@ use usect_core::tracker::Counts;
 /// The run in text for a terminal of 80 columns or more. No escape codes unless `color`.
 pub fn table(run: &Run, color: bool) -> String {
     let page = Page { run, color };
-    let mut blocks = vec![page.header(), page.trains(), page.calibrated(), page.verdicts(), page.latencies()];
+    let mut blocks =
+        vec![page.header(), page.trains(), page.calibrated(), page.converge(), page.verdicts(), page.latencies()];
     blocks.extend([page.counts(), page.pace(), page.platform(), page.notes(), page.reading()]);
     blocks.retain(|block| !block.trim().is_empty());
     blocks.iter().map(|b| b.trim_end()).collect::<Vec<_>>().join("\n\n") + "\n"
@@ -68,6 +69,18 @@ impl Page<'_> {
         let rows = rows.iter().map(|row| (row.client, row.cells().into()));
         let table = self.written("calibrated", &calibrated::HEADS, rows);
         format!("{table}\n{}", self.styled("2", &wrapped(calibrated::READING)))
+    }
+
+    /// How many samples figures need, where that was asked.
+    fn converge(&self) -> String {
+        let rows = converge::rows(self.run);
+        if rows.is_empty() {
+            return String::new();
+        }
+        let table = self.written("converge", &converge::HEADS, rows.iter().map(|row| (row.client, row.cells().into())));
+        let caveats = rows.iter().filter_map(|row| Some(format!("{}: {}", row.client.client, row.caveat()?)));
+        let reading = self.styled("2", &wrapped(converge::READING));
+        std::iter::once(table).chain(caveats).chain([reading]).collect::<Vec<_>>().join("\n")
     }
 
     /// A table of figures with their intervals beneath.

@@ -3,7 +3,7 @@
 use crate::grid::{Entry, Grid, Line};
 use crate::series::{Series, letter};
 use crate::trains::{self, TrainRow};
-use crate::{StoredRun, calibrated, format, grids, verdict};
+use crate::{StoredRun, calibrated, converge, format, grids, verdict};
 use serde::Serialize;
 use usect_core::environment::Environment;
 use usect_core::run::Record;
@@ -18,6 +18,7 @@ pub(crate) struct View {
     /// What the columns of these tables mean.
     pub(crate) trains: &'static str,
     pub(crate) calibrated: &'static str,
+    pub(crate) converge: &'static str,
     pub(crate) notes: Vec<(String, String)>,
     pub(crate) balances: Vec<grids::Balance>,
     /// Properties and settings in which the runs differ.
@@ -68,6 +69,7 @@ impl View {
             tables: grids::Grids::of(runs, series),
             trains: trains::READING,
             calibrated: calibrated::READING,
+            converge: converge::READING,
             notes: notes(runs, series),
             balances: series.iter().map(grids::Balance::of).collect(),
             differences: (runs.len() > 1).then(|| differences(runs, |key| !Environment::is_reading(key))),
@@ -91,7 +93,9 @@ fn notes(runs: &[StoredRun], series: &[Series<'_>]) -> Vec<(String, String)> {
     let rows: Vec<TrainRow<'_>> = runs.iter().flat_map(|run| trains::rows(&run.run)).collect();
     for s in series {
         let trains = rows.iter().find(|row| std::ptr::eq(row.client, s.client));
-        for note in own_notes(s).into_iter().chain(trains.into_iter().flat_map(TrainRow::caveats)) {
+        let settle = runs.iter().flat_map(|run| converge::rows(&run.run));
+        let settle = settle.filter(|row| std::ptr::eq(row.client, s.client)).filter_map(|row| row.caveat());
+        for note in own_notes(s).into_iter().chain(trains.into_iter().flat_map(TrainRow::caveats)).chain(settle) {
             match notes.iter_mut().find(|(_, text)| *text == note) {
                 Some((labels, _)) => labels.push(s.label()),
                 None => notes.push((vec![s.label()], note)),

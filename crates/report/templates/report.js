@@ -424,6 +424,22 @@
     draw("train-series", traces, layout(axis("train"), axis(title, log ? { type: "log", exponentformat: "none", ...DECADES } : { rangemode: "tozero" })));
   };
 
+  // --- repetitions ---------------------------------------------------------------------------------
+  const FIGURE_DASHES = ["solid", "9px,3px", "3px,3px", "9px,3px,2px,3px"];
+  const drawDecay = () => {
+    if (!byId("decay")) return;
+    const traces = data.clients.flatMap((client) => client.convergence.flatMap((c, index) => {
+      const x = c.decay.map((d) => d.batch), y = c.decay.map((d) => Math.sqrt(d.variance_ns2));
+      const look = { color: color(client), dash: FIGURE_DASHES[index % FIGURE_DASHES.length] };
+      const text = c.decay.map((d) => `<b>${escape(client.label)}</b>, ${c.name}<br>${count(d.batches)} batches of ${count(d.batch)}<br>deviation ${ns(Math.sqrt(d.variance_ns2))}`);
+      return [
+        { mode: "lines+markers", name: `${client.label}, ${c.name}`, x, y, text, hovertemplate: "%{text}<extra></extra>", line: { ...look, width: 2 }, marker: { color: color(client), symbol: SYMBOLS[client.symbol], size: 6 } },
+        { mode: "lines", x, y: x.map((n) => y[0] * Math.sqrt(x[0] / n)), line: { color: quiet(), width: 1 }, hoverinfo: "skip", showlegend: false },
+      ];
+    }));
+    draw("decay", traces, layout(axis("samples of a batch", { type: "log", exponentformat: "none", ...DECADES }), axis("standard deviation, ns", { type: "log", exponentformat: "none", ...DECADES })));
+  };
+
   // --- stalls --------------------------------------------------------------------------------------
   const drawStalls = () => {
     const named = (name, bar, client) => ({ bar, row: escape(`${name}, ${bar.thread}${bar.core === null ? "" : ` on core ${bar.core}`}`), client });
@@ -480,7 +496,7 @@
     script.textContent = await unpack(byId("charts").textContent);
     document.head.append(script);
   };
-  const drawAll = () => [drawDistributions, drawTrains, drawStages, drawErrors, drawSpread, drawSeries, drawStalls, drawLateness].forEach((d) => d());
+  const drawAll = () => [drawDistributions, drawDecay, drawTrains, drawStages, drawErrors, drawSpread, drawSeries, drawStalls, drawLateness].forEach((d) => d());
 
   try {
     await loadCharts();

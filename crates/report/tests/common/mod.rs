@@ -183,6 +183,7 @@ fn measurement(dice: &mut Dice, shape: &Shape, tapped: bool) -> Measurement {
         scheduled: (!tapped).then_some(scheduled),
         stages: None,
         trains: None,
+        samples: Vec::new(),
         streams: Vec::new(),
         lateness: (!tapped).then_some(lateness),
         pace: (!tapped).then_some(Pace { requested: 20_000.0, achieved: 19_998.0 }),
@@ -241,6 +242,7 @@ pub fn header() -> Header {
     let mut dice = Dice::new(7);
     Header {
         calibrations: Vec::new(),
+        within_ns: None,
         notes: Vec::new(),
         schema: SCHEMA.to_owned(),
         usect: "0.1.0".to_owned(),
