@@ -55,6 +55,10 @@ pub(crate) enum Command {
         #[command(subcommand)]
         with: Measuring,
     },
+    /// Frame sizes, and sizes against the time between frames: where latency varies, where queues build up, and where it is
+    /// safe to measure.
+    #[command(after_help = SWEEP_HELP)]
+    Sweep(Box<Sweep>),
     /// How many repetitions mean and percentiles need, from the decay of their variance; and whether samples depend on each
     /// other.
     #[command(after_help = CONVERGE_HELP)]
@@ -85,6 +89,87 @@ Examples:
 
 Corrections are kept in calibration.json in the folder of --out, or in the file of --calibration, with the run that
 they come from and the host on which they hold. One of another host, kernel or card is refused.";
+
+const SWEEP_HELP: &str = "\
+Examples:
+  usect sweep scenarios/fiber.toml --sizes 64..1522:54                      dispersion by size, peaks named
+  usect sweep scenarios/fiber.toml --sizes 64..1522:243 --gaps 200ns..2us:200ns   heat map of sizes and gaps
+  usect sweep --tx xdp:eth1 --rx xdp:eth2 --sizes 64..1518:32 --gaps 1us..20us:1us --frames 1000
+
+A value is a number, and a range is FIRST..LAST:STEP.";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Sweep {
+    /// A scenario in TOML; or name the ports.
+    #[arg(required_unless_present_all = ["tx", "rx"], conflicts_with_all = ["tx", "rx"])]
+    pub(crate) scenario: Option<PathBuf>,
+    /// Only these clients of the scenario.
+    #[arg(long = "client", value_name = "NAME", requires = "scenario")]
+    pub(crate) clients: Vec<String>,
+    /// The port that sends.
+    #[arg(long, value_name = "PORT", requires = "rx")]
+    pub(crate) tx: Option<PortName>,
+    /// The port that receives.
+    #[arg(long, value_name = "PORT", requires = "tx")]
+    pub(crate) rx: Option<PortName>,
+    /// Frame sizes in bytes, FCS included.
+    #[arg(long, value_name = "RANGE", value_parser = sizes, default_value = "64..1518:32")]
+    pub(crate) sizes: Sizes,
+    /// Times between the departures of two frames.
+    #[arg(long, value_name = "RANGE", value_parser = gaps, default_value = "15us")]
+    pub(crate) gaps: Gaps,
+    /// Frames of each size and gap, in each run.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..))]
+    pub(crate) frames: u64,
+    /// Core of the sending thread.
+    #[arg(long, value_name = "CORE")]
+    pub(crate) tx_core: Option<usize>,
+    /// Core of the receiving thread.
+    #[arg(long, value_name = "CORE")]
+    pub(crate) rx_core: Option<usize>,
+    #[command(flatten)]
+    pub(crate) dpdk: Dpdk,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// A range of frame sizes.
+#[derive(Debug, Clone)]
+pub(crate) struct Sizes(pub(crate) Vec<FrameSize>);
+
+/// A range of times between frames, in nanoseconds.
+#[derive(Debug, Clone)]
+pub(crate) struct Gaps(pub(crate) Vec<u64>);
+
+fn sizes(text: &str) -> Result<Sizes, String> {
+    let bytes = |text: &str| frame_size(text).map(|size| u64::from(size.with_fcs()));
+    let step = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a number of bytes"));
+    let all = range(text, bytes, step)?;
+    all.into_iter().map(|bytes| frame_size(&bytes.to_string())).collect::<Result<_, _>>().map(Sizes)
+}
+
+fn gaps(text: &str) -> Result<Gaps, String> {
+    let all = range(text, nanoseconds, nanoseconds)?;
+    if all.iter().any(|gap| !(1..=1_000_000_000).contains(gap)) {
+        return Err("gaps run from 1ns to 1s".to_owned());
+    }
+    Ok(Gaps(all))
+}
+
+/// `FIRST..LAST:STEP`, or one value.
+fn range(
+    text: &str,
+    value: impl Fn(&str) -> Result<u64, String>,
+    step: impl Fn(&str) -> Result<u64, String>,
+) -> Result<Vec<u64>, String> {
+    let Some((first, rest)) = text.split_once("..") else { return Ok(vec![value(text)?]) };
+    let (last, by) = rest.split_once(':').ok_or_else(|| format!("`{text}` lacks its step: write FIRST..LAST:STEP"))?;
+    let (first, last, by) = (value(first)?, value(last)?, step(by)?);
+    if by == 0 || first > last {
+        return Err(format!("`{text}` goes nowhere: write FIRST..LAST:STEP, the smaller one first"));
+    }
+    Ok((first..=last).step_by(by as usize).collect())
+}
 
 const CONVERGE_HELP: &str = "\
 Examples:

@@ -10,6 +10,7 @@ mod lab;
 mod progress;
 mod report;
 mod session;
+mod sweep;
 mod trains;
 
 use args::{Args, Command};
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Measure(measure) => session::measure(&measure).and_then(Session::run),
         Command::Convoy(trains) => trains::convoy(&trains).and_then(Session::run),
         Command::Train(trains) => trains::train(&trains).and_then(Session::run),
+        Command::Sweep(sweep) => sweep::sweep(&sweep).and_then(Session::run),
         Command::Converge { within, with } => session::converge(within, &with).and_then(Session::run),
         Command::Calibrate { with } => calibrate::run(&with),
         Command::Generate(generate) => generate::run(&generate),

@@ -9,15 +9,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 use usect_core::calibration::{Calibration, Fingerprint};
 use usect_core::capture::Capture;
 use usect_core::case::{Case, Vary};
 use usect_core::environment::Environment;
+use usect_core::frame::FrameSize;
 use usect_core::pattern::Pattern;
 use usect_core::port_name::{Engine, PortName};
 use usect_core::rate::RateSpec;
 use usect_core::run::{Header, Run, SCHEMA};
-use usect_core::scenario::{ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec, Wait};
+use usect_core::scenario::{
+    ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, Stamp, TrafficSpec, Wait,
+};
 use usect_core::trial::{Traffic, TrialResult};
 use usect_procedure::compare::Compare as CompareProcedure;
 use usect_procedure::{Procedure, Step};
@@ -114,6 +118,11 @@ pub(crate) fn measure(args: &Measure) -> Result<Session> {
     Session::new("measure", "measure".into(), timed(scenario, &args.protocol), &args.protocol.output)
 }
 
+/// Trials up to which the run is stored after each.
+const FEW_TRIALS: usize = 20;
+/// How long the others may be lost when usect is killed.
+const SAVE_AGAIN: Duration = Duration::from_secs(10);
+
 /// Most samples of a trial that are kept.
 const MOST_SAMPLES: u64 = 1 << 24;
 
@@ -135,7 +144,7 @@ pub(crate) fn converge(within_ns: u64, with: &Sampling) -> Result<Session> {
     if within_ns == 0 {
         bail!("--within is above 0: no number of samples makes a figure exact");
     }
-    Ok(Session { procedure: "converge", within_ns: Some(within_ns), ..session })
+    Ok(Session { name: "converge", within_ns: Some(within_ns), ..session })
 }
 
 /// Two ports that can be the ends of a path.
@@ -150,6 +159,30 @@ pub(crate) fn check_ports(tx: &PortName, rx: &PortName) -> Result<()> {
         bail!("--tx uses the {} engine and --rx the {}: one client has one engine", tx.engine, rx.engine);
     }
     Ok(())
+}
+
+/// A scenario of one polling client that sends plain frames between ports of the user's own.
+pub(crate) fn polling(
+    tx: &PortName,
+    rx: &PortName,
+    size: FrameSize,
+    cores: CoreSpec,
+    dpdk: DpdkSpec,
+) -> Result<Scenario> {
+    check_ports(tx, rx)?;
+    let client = ClientSpec {
+        name: tx.engine.name().to_owned(),
+        engine: tx.engine,
+        wait: Wait::Poll,
+        stamp: Stamp::App,
+        driver: None,
+        pairs: Vec::new(),
+        tx: Some(tx.clone()),
+        rx: Some(rx.clone()),
+    };
+    let traffic = TrafficSpec::evenly(size, RateSpec::Frames(1));
+    let scenario = between_ports(client, traffic, cores, dpdk);
+    Ok(Scenario { title: format!("{tx} to {rx}"), ..scenario })
 }
 
 /// A scenario of one client between ports of the user's own.
@@ -177,7 +210,7 @@ pub(crate) fn alone() -> Result<usect_lab::Lock> {
 }
 
 pub(crate) struct Session {
-    procedure: &'static str,
+    name: &'static str,
     slug: String,
     scenario: Scenario,
     protocol: Protocol,
@@ -190,6 +223,8 @@ pub(crate) struct Session {
     calibrates: bool,
     /// How closely figures are wanted, where it is asked how many samples that takes.
     within_ns: Option<u64>,
+    /// Frames of a trial, those of the warm-up before, where it isn't its duration that says how many.
+    frames: Option<(u64, u64)>,
 }
 
 impl Session {
@@ -200,7 +235,7 @@ impl Session {
         scenario.check().map_err(|(_, message)| anyhow::anyhow!(message))?;
         let Output { quick, json, out, calibration, .. } = args.clone();
         Ok(Session {
-            procedure,
+            name: procedure,
             slug,
             scenario,
             protocol,
@@ -210,12 +245,18 @@ impl Session {
             calibration,
             calibrates: false,
             within_ns: None,
+            frames: None,
         })
     }
 
     /// Where what instruments add is kept.
     pub(crate) fn calibration(&self) -> PathBuf {
         self.calibration.clone().unwrap_or_else(|| self.out.join("calibration.json"))
+    }
+
+    /// The same with these many frames in every trial, whatever their rate, first those of the warm-up.
+    pub(crate) fn with_frames(self, warmup: u64, frames: u64) -> Session {
+        Session { frames: Some((warmup, frames)), ..self }
     }
 
     /// Refuses a path whose latency nothing tells.
@@ -297,7 +338,7 @@ impl Session {
             schema: SCHEMA.into(),
             usect: env!("CARGO_PKG_VERSION").into(),
             id: folder.id().into(),
-            procedure: self.procedure.into(),
+            procedure: self.name.into(),
             created: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
             quick: self.quick,
             partial: Some("not finished: it is still running, or was killed".into()),
@@ -320,7 +361,7 @@ impl Session {
         }
         let (all, here) = (store::read_calibrations(&path)?, Fingerprint::of(environment));
         let (mut found, mut refused): (Vec<Calibration>, Vec<String>) = Default::default();
-        for key in CompareProcedure::new(&self.scenario, &self.protocol).instruments(&self.scenario) {
+        for key in self.procedure().instruments(&self.scenario) {
             match all.find(&key, &here) {
                 Ok(calibration) => found.extend(calibration.cloned()),
                 Err(why) => refused.push(why),
@@ -340,12 +381,10 @@ impl Session {
         folder: &RunFolder,
         stop: &AtomicBool,
     ) -> Result<(Vec<TrialResult>, Option<anyhow::Error>)> {
-        let mut procedure = CompareProcedure::new(&self.scenario, &self.protocol);
-        if self.within_ns.is_some() {
-            procedure = procedure.keeping_samples();
-        }
+        let mut procedure = self.procedure();
         let bars = Bars::new(procedure.trials(), !std::io::stderr().is_terminal());
         let mut results: Vec<TrialResult> = Vec::new();
+        let mut saved = Instant::now();
         while let Step::Run(trial) = procedure.next(&results) {
             if stop.load(Relaxed) {
                 break;
@@ -356,9 +395,25 @@ impl Session {
                 Err(error) => return Ok((results, Some(error.into()))),
             }
             bars.end(results.last().expect("one was just pushed"));
-            folder.save(header.clone(), &results)?;
+            // Of many short trials, writing them would take longer than measuring.
+            if results.len() <= FEW_TRIALS || saved.elapsed() > SAVE_AGAIN {
+                folder.save(header.clone(), &results)?;
+                saved = Instant::now();
+            }
         }
         Ok((results, None))
+    }
+
+    /// What it tries, one trial after another.
+    fn procedure(&self) -> CompareProcedure {
+        let mut procedure = CompareProcedure::new(&self.scenario, &self.protocol);
+        if self.within_ns.is_some() {
+            procedure = procedure.keeping_samples();
+        }
+        match self.frames {
+            Some((warmup, frames)) => procedure.with_frames(warmup, frames),
+            None => procedure,
+        }
     }
 
     fn show(&self, stored: &StoredRun, folder: &Path) -> Result<()> {

@@ -6,9 +6,8 @@ use anyhow::{Result, bail};
 use usect_core::case::Case;
 use usect_core::frame::FrameSize;
 use usect_core::pattern::{MOST_TRAINS, Pattern, Train};
-use usect_core::port_name::PortName;
 use usect_core::rate::RateSpec;
-use usect_core::scenario::{ClientSpec, CoreSpec, DutSpec, Scenario, Stamp, TrafficSpec, Wait};
+use usect_core::scenario::{CoreSpec, DutSpec, Scenario};
 
 /// Frames of a train, where nobody says how many (paper 003 §5).
 const LENGTH: u32 = 100;
@@ -34,7 +33,13 @@ pub(crate) fn train(args: &Trains) -> Result<Session> {
 fn session(procedure: &'static str, args: &Trains) -> Result<Session> {
     let (mut scenario, slug) = match (&args.scenario, &args.tx, &args.rx) {
         (Some(file), ..) => session::load(file, &args.clients)?,
-        (None, Some(tx), Some(rx)) => (between(tx, rx, args)?, procedure.to_owned()),
+        (None, Some(tx), Some(rx)) => {
+            let size = args.sizes.first().copied().unwrap_or(FrameSize::MIN);
+            let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, ..CoreSpec::default() };
+            let mut scenario = session::polling(tx, rx, size, cores, args.dpdk.clone().into())?;
+            scenario.dut = DutSpec::External { fiber: args.fiber };
+            (scenario, procedure.to_owned())
+        }
         _ => bail!("name a scenario, or --tx and --rx"),
     };
     if !args.sizes.is_empty() {
@@ -53,28 +58,6 @@ fn session(procedure: &'static str, args: &Trains) -> Result<Session> {
         protocol.duration_s = (args.trains * period_ns) as f64 / 1e9;
     }
     Session::new(procedure, slug, scenario, &args.output)
-}
-
-/// One client between the user's own ports.
-fn between(tx: &PortName, rx: &PortName, args: &Trains) -> Result<Scenario> {
-    session::check_ports(tx, rx)?;
-    let client = ClientSpec {
-        name: tx.engine.name().to_owned(),
-        engine: tx.engine,
-        wait: Wait::Poll,
-        stamp: Stamp::App,
-        driver: None,
-        pairs: Vec::new(),
-        tx: Some(tx.clone()),
-        rx: Some(rx.clone()),
-    };
-    let size = args.sizes.first().copied().unwrap_or(FrameSize::MIN);
-    let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, ..CoreSpec::default() };
-    let traffic = TrafficSpec::evenly(size, RateSpec::Frames(1));
-    let mut scenario = session::between_ports(client, traffic, cores, args.dpdk.clone().into());
-    scenario.title = format!("{tx} to {rx}");
-    scenario.dut = DutSpec::External { fiber: args.fiber };
-    Ok(scenario)
 }
 
 /// The train that the flags name, or else the scenario.

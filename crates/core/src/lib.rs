@@ -9,6 +9,7 @@ pub mod calibration;
 pub mod capture;
 pub mod case;
 pub mod converge;
+pub mod dispersion;
 pub mod environment;
 pub mod fiber;
 pub mod frame;

@@ -4,6 +4,7 @@
 use crate::calibration::{self, Calibrated, Calibration, Key};
 use crate::case::Case;
 use crate::converge::{self, Convergence};
+use crate::dispersion::Dispersion;
 use crate::environment::Environment;
 use crate::histogram::Histogram;
 use crate::measurement::{Measurement, Pace};
@@ -85,6 +86,9 @@ pub struct ClientRecord {
     pub truth: Option<Record>,
     /// Delay that the path is known to impose; the truth where there are no taps.
     pub known_delay_ns: Option<u64>,
+    /// How much its latencies vary for their size, outliers left out; absent below four.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispersion: Option<Dispersion>,
     /// How mean and percentiles settle, where every latency was kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub convergence: Vec<Convergence>,
@@ -353,6 +357,7 @@ impl ClientRecord {
             truth: pooled.truth.as_ref().map(Record::of),
             known_delay_ns,
             median_ns: calibration::median_ns(&pooled.measured),
+            dispersion: Dispersion::of(&pooled.measured.latency),
             convergence: converge::of(&pooled.measured.samples),
             calibrated: None,
             errors_clean: against(Measurement::clean).unwrap_or_default(),

@@ -27,6 +27,12 @@ impl Compare {
 }
 
 impl Compare {
+    /// The same with as many frames in every trial, whatever their rate.
+    pub fn with_frames(mut self, warmup: u64, frames: u64) -> Compare {
+        self.cases.iter_mut().for_each(|(_, traffic)| (traffic.warmup_frames, traffic.frames) = (warmup, frames));
+        self
+    }
+
     /// The same with every latency kept, in order.
     pub fn keeping_samples(mut self) -> Compare {
         self.cases.iter_mut().for_each(|(_, traffic)| traffic.keep_samples = true);

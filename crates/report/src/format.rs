@@ -155,6 +155,9 @@ pub(crate) fn traffic(traffic: &Traffic, asked: &TrafficSpec) -> String {
 pub(crate) fn protocol(header: &Header) -> String {
     let p = &header.protocol;
     let runs = if p.runs == 1 { "one run".to_owned() } else { format!("{} runs", p.runs) };
+    if header.procedure == "sweep" {
+        return format!("{}: {runs} per client, size and gap", header.procedure);
+    }
     format!(
         "{}: {runs} per client, {} each after {} of warm-up",
         header.procedure,

@@ -18,6 +18,7 @@ mod page;
 mod plots;
 mod series;
 pub mod store;
+mod sweep;
 mod table;
 mod trains;
 mod verdict;

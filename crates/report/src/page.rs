@@ -3,6 +3,7 @@
 use crate::StoredRun;
 use crate::plots::Plots;
 use crate::series::{Series, labelled, letter};
+use crate::sweep::{self, Swept};
 use crate::view::View;
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, context};
@@ -27,16 +28,18 @@ pub enum PageError {
 /// The page of one run, or of several laid over each other. It loads nothing: style, script, chart
 /// library and data are inside, and its content security policy forbids requests.
 pub fn html(runs: &[StoredRun]) -> Result<String, PageError> {
-    let series = Series::all(runs);
+    let swept: Vec<Swept> = runs.iter().flat_map(|run| sweep::of(&run.run)).collect();
+    // Of hundreds of cases, no lines of their own.
+    let series = if swept.is_empty() { Series::all(runs) } else { Vec::new() };
     let platform = runs.iter().enumerate().flat_map(|(i, run)| {
         let letter = letter(runs.len(), i);
         run.run.header.platform.iter().map(move |c| (labelled(letter, "no traffic"), c))
     });
-    let data = Plots::of(&series, platform.collect()).json()?;
+    let data = Plots::of(&series, platform.collect(), &swept).json()?;
     let mut templates = Environment::new();
     // Of the name: `.html` turns the escaping of every value on.
     templates.add_template("report.html", TEMPLATE)?;
-    let view = Value::from(Serde(View::of(runs, &series)));
+    let view = Value::from(Serde(View::of(runs, &series, &swept)));
     let page = context! { view, data, style => STYLE, script => SCRIPT, charts => CHARTS };
     Ok(templates.get_template("report.html")?.render(page)?)
 }

@@ -2,6 +2,7 @@
 
 use crate::curve::Curve;
 use crate::series::Series;
+use crate::sweep::Swept;
 use serde::Serialize;
 use usect_core::converge::Convergence;
 use usect_core::histogram::Histogram;
@@ -18,6 +19,7 @@ pub(crate) struct Plots<'a> {
     ladder: Vec<String>,
     clients: Vec<ClientPlots<'a>>,
     platform: Vec<Bar<'a>>,
+    swept: &'a [Swept],
 }
 
 #[derive(Serialize)]
@@ -90,12 +92,13 @@ pub(crate) struct Bar<'a> {
 }
 
 impl<'a> Plots<'a> {
-    /// Of every client of every run.
-    pub(crate) fn of(series: &[Series<'a>], platform: Vec<(String, &'a CoreStalls)>) -> Plots<'a> {
+    /// Of every client of every run, or of sweeps.
+    pub(crate) fn of(series: &[Series<'a>], platform: Vec<(String, &'a CoreStalls)>, swept: &'a [Swept]) -> Plots<'a> {
         Plots {
             ladder: LADDER.iter().map(ToString::to_string).collect(),
             clients: series.iter().map(ClientPlots::of).collect(),
             platform: platform.into_iter().map(|(label, stalls)| Bar { label, run: None, stalls }).collect(),
+            swept,
         }
     }
 

@@ -130,6 +130,10 @@ impl RunFolder {
         let stored = StoredRun { histograms: Histograms::of(&run::pool(results)), run: Run::of(header, results) };
         for result in results {
             let file = hlog_name(&result.trial);
+            // A trial that was stored doesn't change any more.
+            if self.path.join(HISTOGRAMS).join(&file).exists() {
+                continue;
+            }
             write(&self.path.join(HISTOGRAMS), &file, log(result).write().as_bytes())?;
         }
         let json = serde_json::to_string_pretty(&stored.run).map_err(io::Error::from);

@@ -1,5 +1,6 @@
 //! The table for the terminal: at most 80 columns wide where names are short.
 
+use crate::sweep::{self, Swept};
 use crate::trains::Written;
 use crate::view::caveats;
 use crate::{calibrated, converge, format, trains, verdict};
@@ -13,6 +14,10 @@ use usect_core::tracker::Counts;
 /// The run in text for a terminal of 80 columns or more. No escape codes unless `color`.
 pub fn table(run: &Run, color: bool) -> String {
     let page = Page { run, color };
+    let swept = sweep::of(run);
+    if !swept.is_empty() {
+        return [page.header(), page.swept(&swept), page.platform()].join("\n\n") + "\n";
+    }
     let mut blocks =
         vec![page.header(), page.trains(), page.calibrated(), page.converge(), page.verdicts(), page.latencies()];
     blocks.extend([page.counts(), page.pace(), page.platform(), page.notes(), page.reading()]);
@@ -81,6 +86,22 @@ impl Page<'_> {
         let caveats = rows.iter().filter_map(|row| Some(format!("{}: {}", row.client.client, row.caveat()?)));
         let reading = self.styled("2", &wrapped(converge::READING));
         std::iter::once(table).chain(caveats).chain([reading]).collect::<Vec<_>>().join("\n")
+    }
+
+    /// A line per size.
+    fn swept(&self, swept: &[Swept]) -> String {
+        let mut text = Vec::new();
+        for one in swept {
+            let heads = std::iter::once(one.client.as_str()).chain(sweep::HEADS).map(str::to_owned);
+            let mut table = self.table(heads, 1);
+            for line in one.lines() {
+                table.add_row(named("", line));
+            }
+            text.push(trimmed(&table));
+            text.extend(one.says().iter().map(|said| format!("{}: {said}", one.client)));
+        }
+        text.push(self.styled("2", &wrapped(sweep::READING)));
+        text.join("\n")
     }
 
     /// A table of figures with their intervals beneath.

@@ -2,6 +2,7 @@
 
 use crate::grid::{Entry, Grid, Line};
 use crate::series::{Series, letter};
+use crate::sweep::{self, Swept};
 use crate::trains::{self, TrainRow};
 use crate::{StoredRun, calibrated, converge, format, grids, verdict};
 use serde::Serialize;
@@ -15,10 +16,15 @@ pub(crate) struct View {
     pub(crate) runs: Vec<RunView>,
     pub(crate) verdicts: Vec<VerdictView>,
     pub(crate) tables: grids::Grids,
+    /// A line per size, where the run is a sweep, which has no other tables.
+    pub(crate) swept: Option<Grid>,
+    /// What to take away of a sweep.
+    pub(crate) swept_says: Vec<String>,
     /// What the columns of these tables mean.
     pub(crate) trains: &'static str,
     pub(crate) calibrated: &'static str,
     pub(crate) converge: &'static str,
+    pub(crate) sweep: &'static str,
     pub(crate) notes: Vec<(String, String)>,
     pub(crate) balances: Vec<grids::Balance>,
     /// Properties and settings in which the runs differ.
@@ -61,12 +67,15 @@ pub(crate) struct VerdictView {
 
 impl View {
     /// Of one or several runs.
-    pub(crate) fn of(runs: &[StoredRun], series: &[Series<'_>]) -> View {
+    pub(crate) fn of(runs: &[StoredRun], series: &[Series<'_>], swept: &[Swept]) -> View {
         View {
             title: title(runs),
             runs: runs.iter().enumerate().map(|(i, run)| RunView::of(letter(runs.len(), i), run)).collect(),
             verdicts: series.iter().map(VerdictView::of).collect(),
             tables: grids::Grids::of(runs, series),
+            swept: (!swept.is_empty()).then(|| swept_grid(swept)),
+            swept_says: swept.iter().flat_map(|s| s.says().into_iter().map(|t| format!("{}: {t}", s.client))).collect(),
+            sweep: sweep::READING,
             trains: trains::READING,
             calibrated: calibrated::READING,
             converge: converge::READING,
@@ -77,6 +86,16 @@ impl View {
             version: env!("CARGO_PKG_VERSION"),
         }
     }
+}
+
+fn swept_grid(swept: &[Swept]) -> Grid {
+    let line = |client: &str, cells: [String; 6]| {
+        let name = Entry { kind: "name", text: client.to_owned(), small: None };
+        Line { swatch: None, cells: std::iter::once(name).chain(cells.map(Entry::number)).collect() }
+    };
+    let lines = swept.iter().flat_map(|one| one.lines().map(|cells| line(&one.client, cells)));
+    let heads = std::iter::once("client").chain(sweep::HEADS).map(str::to_owned);
+    Grid::new(heads.collect(), lines.collect())
 }
 
 fn title(runs: &[StoredRun]) -> String {

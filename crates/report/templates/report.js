@@ -424,6 +424,37 @@
     draw("train-series", traces, layout(axis("train"), axis(title, log ? { type: "log", exponentformat: "none", ...DECADES } : { rangemode: "tozero" })));
   };
 
+  // --- sweeps --------------------------------------------------------------------------------------
+  const drawSweep = () => {
+    if (!byId("sweep-index")) return;
+    const tone = (i) => printing ? PRINT_PALETTE[i % 6] : css(`--s${i % 6}`);
+    const lines = data.swept.map((s, i) => ({
+      mode: "lines+markers", name: s.client, x: s.sizes, y: s.index_ns, line: { color: tone(i), width: 1.6 },
+      marker: { color: tone(i), symbol: SYMBOLS[i % 6], size: s.sizes.map((_, at) => s.peaks.includes(at) ? 11 : 4) },
+      hovertemplate: `<b>${escape(s.client)}</b>, %{x} bytes<br>%{y:.3g} ns<extra></extra>`,
+    }));
+    draw("sweep-index", lines, layout(axis("frame size with FCS, bytes"), axis("σ²/µ, ns", { rangemode: "tozero" }), { showlegend: data.swept.length > 1 }));
+    const select = byId("sweep-client");
+    if (!select.options.length) data.swept.forEach((s, i) => select.add(new Option(s.client, String(i))));
+    const s = data.swept[Number(select.value) || 0];
+    const figure = byId("sweep-map").closest("figure");
+    figure.hidden = s.gaps_ns.length < 2;
+    byId("sweep-controls").hidden = figure.hidden || data.swept.length < 2;
+    if (figure.hidden) return;
+    const x = s.gaps_ns.map(us);
+    const z = s.median_ns.map((row) => row.map((v) => v === null ? null : Math.log10(us(v))));
+    const text = s.median_ns.map((row, i) => row.map((v, j) => `${s.sizes[i]} bytes, ${ns(s.gaps_ns[j])} apart<br>${v === null ? "frames were lost" : ns(v)}`));
+    const all = z.flat().filter((v) => v !== null), from = Math.min(...all), to = Math.max(...all);
+    const ticks = Array.from({ length: 5 }, (_, i) => from + (to - from) * i / 4);
+    const map = {
+      type: "heatmap", x, y: s.sizes, z, text, hovertemplate: "%{text}<extra></extra>", colorscale: "Viridis",
+      colorbar: { title: { text: "median, µs", side: "right" }, tickvals: ticks, ticktext: ticks.map((v) => (10 ** v).toPrecision(3)), outlinewidth: 0 },
+    };
+    const border = s.safe_from.map((at) => at === null || at >= x.length ? null : at === 0 ? x[0] - (x[1] - x[0]) / 2 : (x[at - 1] + x[at]) / 2);
+    const edge = { mode: "lines", x: border, y: s.sizes, line: { color: "#ffffff", width: 3 }, hoverinfo: "skip", showlegend: false };
+    draw("sweep-map", [map, edge], layout(axis("time between frames, µs"), axis("frame size with FCS, bytes")));
+  };
+
   // --- repetitions ---------------------------------------------------------------------------------
   const FIGURE_DASHES = ["solid", "9px,3px", "3px,3px", "9px,3px,2px,3px"];
   const drawDecay = () => {
@@ -496,7 +527,7 @@
     script.textContent = await unpack(byId("charts").textContent);
     document.head.append(script);
   };
-  const drawAll = () => [drawDistributions, drawDecay, drawTrains, drawStages, drawErrors, drawSpread, drawSeries, drawStalls, drawLateness].forEach((d) => d());
+  const drawAll = () => [drawDistributions, drawSweep, drawDecay, drawTrains, drawStages, drawErrors, drawSpread, drawSeries, drawStalls, drawLateness].forEach((d) => d());
 
   try {
     await loadCharts();
@@ -513,6 +544,7 @@
   byId("errors-clean").addEventListener("change", drawErrors);
   byId("stage-controls")?.addEventListener("change", drawStages);
   byId("stage-controls")?.addEventListener("submit", (event) => event.preventDefault());
+  byId("sweep-controls")?.addEventListener("change", drawSweep);
   const trainForm = byId("train-controls");
   trainForm?.addEventListener("change", drawTrains);
   trainForm?.addEventListener("submit", (event) => event.preventDefault());
