@@ -18,6 +18,7 @@ pub mod histogram;
 pub mod instant;
 pub mod measurement;
 pub mod pattern;
+pub mod periodic;
 pub mod port_name;
 pub mod rate;
 pub mod run;

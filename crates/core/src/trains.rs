@@ -5,6 +5,7 @@
 
 use crate::frame::FrameSize;
 use crate::pattern::Train;
+use crate::periodic::{Periodic, periodic};
 use crate::stats::{self, Bounded};
 use serde::{Deserialize, Serialize};
 
@@ -138,6 +139,8 @@ pub struct Trains {
     pub train: Train,
     /// One after another.
     pub seen: Vec<Seen>,
+    /// Where in them each run begins.
+    pub runs: Vec<usize>,
 }
 
 /// One train. Its spans run from the frame a quarter behind its head to the last; where there are only two, from the
@@ -173,11 +176,43 @@ impl Trains {
             sent_ns: ns(left.last.saturating_sub(left.first)),
             arrived_ns: (came.received == train.length).then(|| ns(came.last.saturating_sub(came.first))),
         };
-        Trains { train, seen: sent.trains.iter().zip(&received.trains).map(seen).collect() }
+        Trains { train, seen: sent.trains.iter().zip(&received.trains).map(seen).collect(), runs: vec![0] }
+    }
+
+    /// When each run's late trains left: those whose latency (the head's, or the mean where every frame has one) is more
+    /// than three interquartile ranges beyond the upper quartile. Of late ones in a row, the first.
+    fn late(&self) -> Vec<Vec<u64>> {
+        let latency = |seen: &Seen| seen.mean_ns.or(seen.head_ns);
+        let mut all: Vec<u64> = self.seen.iter().filter_map(latency).collect();
+        all.sort_unstable();
+        let at = |share: f64| all.get((all.len() as f64 * share) as usize).copied().unwrap_or(0);
+        let fence = at(0.75) + FAR_OUT * (at(0.75) - at(0.25)).max(1);
+        let ends = self.runs.iter().skip(1).copied().chain([self.seen.len()]);
+        let late = |run: &[Seen]| {
+            let mut before = false;
+            let mut first = |seen: &&Seen| {
+                let is = latency(seen).is_some_and(|ns| ns > fence);
+                let was = std::mem::replace(&mut before, is);
+                is && !was
+            };
+            run.iter().filter(|seen| first(seen)).map(|seen| seen.at_ns).collect()
+        };
+        self.runs.iter().zip(ends).map(|(&from, to)| late(&self.seen[from..to])).collect()
+    }
+
+    /// At what frequency trains are held up, if they are at even distances and at less than half the rate of trains.
+    fn held_up(&self) -> Option<Periodic> {
+        let per_run = self.seen.len() / self.runs.len().max(1);
+        let end = self.runs.get(1).map_or(self.seen.len(), |&next| next);
+        let lasts = self.seen.get(end.checked_sub(1)?)?.at_ns;
+        let trains_hz = per_run.checked_sub(1)? as f64 * 1e9 / lasts as f64;
+        periodic(&self.late(), trains_hz / 2.0)
     }
 
     /// Adds those of another trial.
     pub fn add(&mut self, other: &Trains) {
+        let before = self.seen.len();
+        self.runs.extend(other.runs.iter().map(|run| run + before));
         let began = self.seen.last().map_or(0, |last| last.at_ns);
         self.seen.extend(other.seen.iter().map(|seen| Seen { at_ns: seen.at_ns + began, ..*seen }));
     }
@@ -200,17 +235,22 @@ pub struct TrainsRecord {
     pub sender_bound: bool,
     /// Share of the frames that were lost.
     pub loss: Option<Bounded>,
+    /// Late trains that come back at even distances, where they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub periodic: Option<Periodic>,
     /// One after another.
     pub seen: Vec<Seen>,
 }
 
+/// Interquartile ranges beyond the upper quartile from which on a train is late.
+const FAR_OUT: u64 = 3;
 /// Trains that arrive at no less than this share of the pace at which they left met no bottleneck.
 const AS_SENT: f64 = 0.98;
 
 impl TrainsRecord {
     /// In numbers.
     pub fn of(trains: &Trains) -> TrainsRecord {
-        let Trains { train, seen } = trains;
+        let Trains { train, seen, .. } = trains;
         let gaps = f64::from(train.length - 1 - from(train));
         let rate = |ns: u64| gaps * 1e9 / ns as f64;
         let rates = |spans: Vec<u64>| stats::median(spans.into_iter().filter(|&ns| ns > 0).map(rate).collect());
@@ -225,6 +265,7 @@ impl TrainsRecord {
             offered,
             sender_bound: capacity.zip(offered).is_some_and(|(c, o)| c.value >= AS_SENT * o.value),
             loss: stats::share_of_groups(&lost, u64::from(train.length)),
+            periodic: trains.held_up(),
             seen: seen.clone(),
         }
     }
@@ -320,6 +361,28 @@ mod tests {
         received.stamped(1, 95);
         let trains = Trains::of(train, &sent, &received, |ticks| ticks);
         assert_eq!((trains.seen[0].head_ns, trains.seen[0].received, trains.seen[0].sent_ns), (Some(95), 4, 1));
+    }
+
+    #[test]
+    fn a_timer_among_the_trains_is_found() {
+        let train = Train { length: 2, spacing_ns: 0, lead_ns: 0, heads_only: false };
+        // A train every 200 us, one in twenty held up by a tick every 4 ms.
+        let seen = |i: u64| Seen {
+            at_ns: i * 200_000,
+            received: 2,
+            head_ns: Some(if i % 20 == 7 { 9_000 } else { 500 + i % 7 }),
+            mean_ns: None,
+            sent_ns: 50,
+            arrived_ns: Some(60),
+        };
+        let one = Trains { train, seen: (0..1_000).map(seen).collect(), runs: vec![0] };
+        let found = TrainsRecord::of(&one).periodic.unwrap();
+        assert!((found.hz - 250.0).abs() < 1.0 && found.events == 50, "{found:?}");
+        let mut two = one.clone();
+        two.add(&one);
+        assert_eq!(two.runs, [0, 1_000]);
+        let found = TrainsRecord::of(&two).periodic.unwrap();
+        assert!((found.hz - 250.0).abs() < 1.0 && found.events == 100, "{found:?}");
     }
 
     #[test]

@@ -79,7 +79,11 @@ impl TrainRow<'_> {
             let (lacking, trains) = (format::count(trains - whole), format::count(*trains));
             format!("{lacking} of {trains} trains lost frames and have no capacity")
         });
-        sender.into_iter().chain(damaged)
+        let periodic = self.trains.periodic.map(|p| {
+            let (hz, share, events) = (p.hz, format::share(p.regularity), format::count(p.events));
+            format!("{events} late trains come back {hz:.1} times a second ({share} regular): a timer, or the platform")
+        });
+        sender.into_iter().chain(damaged).chain(periodic)
     }
 }
 
