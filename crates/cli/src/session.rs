@@ -1,6 +1,6 @@
 //! A measuring session: from flags to a resolved scenario, through its trials, to a stored run.
 
-use crate::args::{Compare, Measure, Output, Protocol as ProtocolArgs, Sampling, WaitArg};
+use crate::args::{Compare, Measure, Output, Over, Protocol as ProtocolArgs, Sampling, WaitArg};
 use crate::progress::Bars;
 use crate::say;
 use anyhow::{Context, Result, bail};
@@ -161,14 +161,12 @@ pub(crate) fn check_ports(tx: &PortName, rx: &PortName) -> Result<()> {
     Ok(())
 }
 
-/// A scenario of one polling client that sends plain frames between ports of the user's own.
-pub(crate) fn polling(
-    tx: &PortName,
-    rx: &PortName,
-    size: FrameSize,
-    cores: CoreSpec,
-    dpdk: DpdkSpec,
-) -> Result<Scenario> {
+/// The scenario that flags name, or one of a polling client that sends plain frames between the ports that they name;
+/// and a name for its runs.
+pub(crate) fn over(args: &Over, size: FrameSize, procedure: &str) -> Result<(Scenario, String)> {
+    let (Some(tx), Some(rx)) = (&args.tx, &args.rx) else {
+        return load(args.scenario.as_ref().context("name a scenario, or --tx and --rx")?, &args.clients);
+    };
     check_ports(tx, rx)?;
     let client = ClientSpec {
         name: tx.engine.name().to_owned(),
@@ -181,8 +179,10 @@ pub(crate) fn polling(
         rx: Some(rx.clone()),
     };
     let traffic = TrafficSpec::evenly(size, RateSpec::Frames(1));
-    let scenario = between_ports(client, traffic, cores, dpdk);
-    Ok(Scenario { title: format!("{tx} to {rx}"), ..scenario })
+    let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, ..CoreSpec::default() };
+    let scenario = between_ports(client, traffic, cores, args.dpdk.clone().into());
+    let dut = DutSpec::External { fiber: args.fiber };
+    Ok((Scenario { title: format!("{tx} to {rx}"), dut, ..scenario }, procedure.to_owned()))
 }
 
 /// A scenario of one client between ports of the user's own.

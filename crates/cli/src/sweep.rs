@@ -2,29 +2,21 @@
 
 use crate::args::Sweep;
 use crate::session::{self, Session};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use usect_core::pattern::Pattern;
 use usect_core::rate::RateSpec;
-use usect_core::scenario::CoreSpec;
 
 /// Frames of each case before those that are measured.
 const WARMUP: u64 = 100;
 
 /// Single frames, evenly, of every size at every gap.
 pub(crate) fn sweep(args: &Sweep) -> Result<Session> {
-    let (mut scenario, slug) = match (&args.scenario, &args.tx, &args.rx) {
-        (Some(file), ..) => session::load(file, &args.clients)?,
-        (None, Some(tx), Some(rx)) => {
-            let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, ..CoreSpec::default() };
-            (session::polling(tx, rx, args.sizes.0[0], cores, args.dpdk.clone().into())?, "sweep".to_owned())
-        }
-        _ => bail!("name a scenario, or --tx and --rx"),
-    };
+    let (mut scenario, slug) = session::over(&args.over, args.sizes.0[0], "sweep")?;
     let rate = |gap: &u64| RateSpec::Frames(1_000_000_000 / gap);
     scenario.traffic.pattern = Pattern::default();
     scenario.traffic.frame_size = args.sizes.0[0];
     scenario.traffic.rate = args.gaps.0.first().map(rate);
     scenario.vary.frame_size = args.sizes.0.clone();
     scenario.vary.rate = if args.gaps.0.len() > 1 { args.gaps.0.iter().map(rate).collect() } else { Vec::new() };
-    Ok(Session::new("sweep", slug, scenario, &args.output)?.with_frames(WARMUP, args.frames))
+    Ok(Session::new("sweep", slug, scenario, &args.over.output)?.with_frames(WARMUP, args.frames))
 }

@@ -7,7 +7,7 @@ use usect_core::case::Case;
 use usect_core::frame::FrameSize;
 use usect_core::pattern::{MOST_TRAINS, Pattern, Train};
 use usect_core::rate::RateSpec;
-use usect_core::scenario::{CoreSpec, DutSpec, Scenario};
+use usect_core::scenario::Scenario;
 
 /// Frames of a train, where nobody says how many (paper 003 §5).
 const LENGTH: u32 = 100;
@@ -31,17 +31,8 @@ pub(crate) fn train(args: &Trains) -> Result<Session> {
 }
 
 fn session(procedure: &'static str, args: &Trains) -> Result<Session> {
-    let (mut scenario, slug) = match (&args.scenario, &args.tx, &args.rx) {
-        (Some(file), ..) => session::load(file, &args.clients)?,
-        (None, Some(tx), Some(rx)) => {
-            let size = args.sizes.first().copied().unwrap_or(FrameSize::MIN);
-            let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, ..CoreSpec::default() };
-            let mut scenario = session::polling(tx, rx, size, cores, args.dpdk.clone().into())?;
-            scenario.dut = DutSpec::External { fiber: args.fiber };
-            (scenario, procedure.to_owned())
-        }
-        _ => bail!("name a scenario, or --tx and --rx"),
-    };
+    let size = args.sizes.first().copied().unwrap_or(FrameSize::MIN);
+    let (mut scenario, slug) = session::over(&args.over, size, procedure)?;
     if !args.sizes.is_empty() {
         scenario.vary.frame_size = args.sizes.clone();
     }
@@ -57,7 +48,7 @@ fn session(procedure: &'static str, args: &Trains) -> Result<Session> {
         protocol.warmup_s = (WARMUP * period_ns) as f64 / 1e9;
         protocol.duration_s = (args.trains * period_ns) as f64 / 1e9;
     }
-    Session::new(procedure, slug, scenario, &args.output)
+    Session::new(procedure, slug, scenario, &args.over.output)
 }
 
 /// The train that the flags name, or else the scenario.
