@@ -2,7 +2,7 @@
 
 use crate::args::Measuring;
 use crate::session::Session;
-use crate::{session, trains};
+use crate::{asked, trains};
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use usect_core::calibration;
@@ -11,8 +11,8 @@ use usect_report::store;
 /// Measures as another command does, and keeps what comes out beyond physics.
 pub(crate) fn run(with: &Measuring) -> Result<ExitCode> {
     let session: Session = match with {
-        Measuring::Compare(args) => session::compare(args)?,
-        Measuring::Measure(args) => session::measure(args)?,
+        Measuring::Compare(args) => asked::compare(args)?,
+        Measuring::Measure(args) => asked::measure(args)?,
         Measuring::Convoy(args) => trains::convoy(args)?,
         Measuring::Train(args) => trains::train(args)?,
     };

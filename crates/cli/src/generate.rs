@@ -1,7 +1,7 @@
 //! `usect generate`: frames as fast as a port takes them.
 
 use crate::args::Generate;
-use crate::{say, session};
+use crate::{asked, say, session};
 use anyhow::{Result, bail};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Generate) -> Result<ExitCode> {
     };
     let traffic = TrafficSpec::evenly(args.size, rate);
     let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, ..CoreSpec::default() };
-    let scenario = session::between_ports(client, traffic, cores, args.dpdk.clone().into());
+    let scenario = asked::between_ports(client, traffic, cores, args.dpdk.clone().into());
     scenario.check().map_err(|(_, message)| anyhow::anyhow!(message))?;
     let generated = generate(&scenario, args.frames, args.rx.is_some(), !args.unstamped, stop.clone())?;
     show(args, &generated)?;

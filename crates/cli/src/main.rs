@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod asked;
 mod calibrate;
 mod engines;
 mod generate;
@@ -27,12 +28,12 @@ fn main() -> ExitCode {
         Err(error) => return args::refuse(&error),
     };
     let outcome = match args.command {
-        Command::Compare(compare) => session::compare(&compare).and_then(Session::run),
-        Command::Measure(measure) => session::measure(&measure).and_then(Session::run),
+        Command::Compare(compare) => asked::compare(&compare).and_then(Session::run),
+        Command::Measure(measure) => asked::measure(&measure).and_then(Session::run),
         Command::Convoy(trains) => trains::convoy(&trains).and_then(Session::run),
         Command::Train(trains) => trains::train(&trains).and_then(Session::run),
         Command::Sweep(sweep) => sweep::sweep(&sweep).and_then(Session::run),
-        Command::Converge { within, with } => session::converge(within, &with).and_then(Session::run),
+        Command::Converge { within, with } => asked::converge(within, &with).and_then(Session::run),
         Command::Calibrate { with } => calibrate::run(&with),
         Command::Generate(generate) => generate::run(&generate),
         Command::Report(report) => report::run(&report),

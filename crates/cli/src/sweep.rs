@@ -1,7 +1,8 @@
 //! `usect sweep`: from flags to a scenario with many cases.
 
 use crate::args::Sweep;
-use crate::session::{self, Session};
+use crate::asked;
+use crate::session::Session;
 use anyhow::Result;
 use usect_core::pattern::Pattern;
 use usect_core::rate::RateSpec;
@@ -11,7 +12,7 @@ const WARMUP: u64 = 100;
 
 /// Single frames, evenly, of every size at every gap.
 pub(crate) fn sweep(args: &Sweep) -> Result<Session> {
-    let (mut scenario, slug) = session::over(&args.over, args.sizes.0[0], "sweep")?;
+    let (mut scenario, slug) = asked::over(&args.over, args.sizes.0[0], "sweep")?;
     let rate = |gap: &u64| RateSpec::Frames(1_000_000_000 / gap);
     scenario.traffic.pattern = Pattern::default();
     scenario.traffic.frame_size = args.sizes.0[0];

@@ -1,7 +1,8 @@
 //! `usect convoy` and `usect train`: from flags to a scenario whose frames leave in trains.
 
 use crate::args::Trains;
-use crate::session::{self, Session};
+use crate::asked;
+use crate::session::Session;
 use anyhow::{Result, bail};
 use usect_core::case::Case;
 use usect_core::frame::FrameSize;
@@ -32,7 +33,7 @@ pub(crate) fn train(args: &Trains) -> Result<Session> {
 
 fn session(procedure: &'static str, args: &Trains) -> Result<Session> {
     let size = args.sizes.first().copied().unwrap_or(FrameSize::MIN);
-    let (mut scenario, slug) = session::over(&args.over, size, procedure)?;
+    let (mut scenario, slug) = asked::over(&args.over, size, procedure)?;
     if !args.sizes.is_empty() {
         scenario.vary.frame_size = args.sizes.clone();
     }

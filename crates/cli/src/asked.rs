@@ -1,0 +1,177 @@
+//! From flags to a scenario, and to a session that measures it.
+
+use crate::args::{Compare, Measure, Over, Protocol as ProtocolArgs, Sampling, WaitArg};
+use crate::session::Session;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use usect_core::capture::Capture;
+use usect_core::case::Vary;
+use usect_core::frame::FrameSize;
+use usect_core::pattern::Pattern;
+use usect_core::port_name::{Engine, PortName};
+use usect_core::rate::RateSpec;
+use usect_core::scenario::{
+    ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, Stamp, TrafficSpec, Wait,
+};
+
+/// `usect compare`.
+pub(crate) fn compare(args: &Compare) -> Result<Session> {
+    let (scenario, slug) = load(&args.scenario, &args.clients)?;
+    Session::new("compare", slug, timed(scenario, &args.protocol), &args.protocol.output)
+}
+
+/// A scenario of these clients, or of all that it has where none is named, with a name for its runs.
+pub(crate) fn load(file: &Path, clients: &[String]) -> Result<(Scenario, String)> {
+    let path = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| format!("the scenario {path} can't be read"))?;
+    let mut scenario = Scenario::parse(&text).map_err(|e| anyhow::anyhow!("{path}: {e}"))?;
+    select(&mut scenario, clients)?;
+    let slug = file.file_stem().and_then(|s| s.to_str()).unwrap_or("run").to_owned();
+    // A capture's name is relative to that of the scenario that has it.
+    read_capture(&mut scenario, file.parent().unwrap_or(Path::new("")))?;
+    Ok((scenario, slug))
+}
+
+/// Reads the capture that a scenario replays, if it does.
+fn read_capture(scenario: &mut Scenario, folder: &Path) -> Result<()> {
+    let Pattern::Replay(replay) = &mut scenario.traffic.pattern else { return Ok(()) };
+    let path = folder.join(&replay.file);
+    let file = std::fs::File::open(&path).with_context(|| format!("the capture {} can't be read", path.display()))?;
+    let read = Capture::read(std::io::BufReader::new(file));
+    replay.capture = read.map_err(|e| anyhow::anyhow!("{} {e}", path.display()))?;
+    Ok(())
+}
+
+/// A scenario with warm-up and duration as the user wants them.
+fn timed(mut scenario: Scenario, args: &ProtocolArgs) -> Scenario {
+    let slot = if args.output.quick { &mut scenario.quick } else { &mut scenario.protocol };
+    slot.warmup_s = args.warmup.unwrap_or(slot.warmup_s);
+    slot.duration_s = args.duration.unwrap_or(slot.duration_s);
+    scenario
+}
+
+/// Keeps the clients named, in the scenario's order; all of them when none is.
+fn select(scenario: &mut Scenario, names: &[String]) -> Result<()> {
+    let known: Vec<&str> = scenario.clients.iter().map(|c| c.name.as_str()).collect();
+    if let Some(unknown) = names.iter().find(|n| !known.contains(&n.as_str())) {
+        bail!("the scenario has no client `{unknown}`; it has {}", known.join(", "));
+    }
+    scenario.clients.retain(|c| names.is_empty() || names.contains(&c.name));
+    Ok(())
+}
+
+/// `usect measure`.
+pub(crate) fn measure(args: &Measure) -> Result<Session> {
+    check_ports(&args.tx, &args.rx)?;
+    let wait = match args.wait {
+        WaitArg::Poll => Wait::Poll,
+        WaitArg::Block => Wait::Block,
+    };
+    let client = ClientSpec {
+        name: args.tx.engine.name().to_owned(),
+        engine: args.tx.engine,
+        wait,
+        stamp: args.stamp.into(),
+        driver: None,
+        pairs: Vec::new(),
+        tx: Some(args.tx.clone()),
+        rx: Some(args.rx.clone()),
+    };
+    let mode = match (args.ping_pong, args.round_trip) {
+        (true, _) => Mode::PingPong,
+        (false, true) => Mode::RoundTrip,
+        (false, false) => Mode::OneWay,
+    };
+    let pattern = args.pattern.clone().unwrap_or_default();
+    let traffic = TrafficSpec {
+        frame_size: args.size,
+        rate: args.rate.or_else(|| pattern.replay().is_none().then_some(RateSpec::Frames(20_000))),
+        pattern,
+        mode,
+        frame: args.frame.clone(),
+        flows: args.flows,
+        both: args.both,
+    };
+    let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, back: args.back_core, ..CoreSpec::default() };
+    let mut scenario = between_ports(client, traffic, cores, args.dpdk.clone().into());
+    scenario.title = format!("{} to {}", args.tx, args.rx);
+    read_capture(&mut scenario, Path::new(""))?;
+    scenario.dut = DutSpec::External { fiber: args.fiber };
+    Session::new("measure", "measure".into(), timed(scenario, &args.protocol), &args.protocol.output)
+}
+
+/// Most samples of a trial that are kept.
+const MOST_SAMPLES: u64 = 1 << 24;
+
+/// `usect converge`.
+pub(crate) fn converge(within_ns: u64, with: &Sampling) -> Result<Session> {
+    let session = match with {
+        Sampling::Compare(args) => compare(args)?,
+        Sampling::Measure(args) => measure(args)?,
+    };
+    if let Some(client) = session.scenario().clients.iter().find(|c| c.engine == Engine::Kernel) {
+        bail!("client `{}`: the kernel engine keeps no samples; use --client to choose others", client.name);
+    }
+    for frames in session.frames_of_cases() {
+        if frames > MOST_SAMPLES {
+            bail!("{frames} samples a run are too many to keep: {MOST_SAMPLES} are the most; use a shorter --duration");
+        }
+    }
+    if within_ns == 0 {
+        bail!("--within is above 0: no number of samples makes a figure exact");
+    }
+    Ok(session.converging(within_ns))
+}
+
+/// Two ports that can be the ends of a path.
+pub(crate) fn check_ports(tx: &PortName, rx: &PortName) -> Result<()> {
+    if tx == rx && !matches!(tx.engine, Engine::Dpdk | Engine::Mem) {
+        bail!("--tx and --rx are the same port, {tx}: name the two ends of a path");
+    }
+    if tx.engine == Engine::Mem && tx != rx {
+        bail!("--tx {tx} and --rx {rx} are two wires, and mem joins the ends of one: name it for both");
+    }
+    if tx.engine != rx.engine {
+        bail!("--tx uses the {} engine and --rx the {}: one client has one engine", tx.engine, rx.engine);
+    }
+    Ok(())
+}
+
+/// The scenario that flags name, or one of a polling client that sends plain frames between the ports that they name;
+/// and a name for its runs.
+pub(crate) fn over(args: &Over, size: FrameSize, procedure: &str) -> Result<(Scenario, String)> {
+    let (Some(tx), Some(rx)) = (&args.tx, &args.rx) else {
+        return load(args.scenario.as_ref().context("name a scenario, or --tx and --rx")?, &args.clients);
+    };
+    check_ports(tx, rx)?;
+    let client = ClientSpec {
+        name: tx.engine.name().to_owned(),
+        engine: tx.engine,
+        wait: Wait::Poll,
+        stamp: Stamp::App,
+        driver: None,
+        pairs: Vec::new(),
+        tx: Some(tx.clone()),
+        rx: Some(rx.clone()),
+    };
+    let traffic = TrafficSpec::evenly(size, RateSpec::Frames(1));
+    let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, ..CoreSpec::default() };
+    let scenario = between_ports(client, traffic, cores, args.dpdk.clone().into());
+    let dut = DutSpec::External { fiber: args.fiber };
+    Ok((Scenario { title: format!("{tx} to {rx}"), dut, ..scenario }, procedure.to_owned()))
+}
+
+/// A scenario of one client between ports of the user's own.
+pub(crate) fn between_ports(client: ClientSpec, traffic: TrafficSpec, cores: CoreSpec, dpdk: DpdkSpec) -> Scenario {
+    Scenario {
+        title: String::new(),
+        traffic,
+        protocol: Protocol::default(),
+        quick: Protocol::quick(),
+        dut: DutSpec::External { fiber: None },
+        vary: Vary::default(),
+        cores,
+        dpdk,
+        clients: vec![client],
+    }
+}
