@@ -3,10 +3,10 @@
 use crate::figures::{Figure, alone, run};
 use anyhow::{Context, Result};
 use std::path::Path;
-use usect_core::case::Case;
 use usect_core::frame::FrameSize;
 use usect_core::histogram::Histogram;
 use usect_core::run::{ClientRecord, Run};
+use usect_core::scenario::Case;
 use usect_core::stats::Estimate;
 use usect_report::store;
 

@@ -5,11 +5,11 @@ use crate::session::Session;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use usect_core::capture::Capture;
-use usect_core::case::Vary;
 use usect_core::frame::FrameSize;
 use usect_core::pattern::Pattern;
 use usect_core::port_name::{Engine, PortName};
 use usect_core::rate::RateSpec;
+use usect_core::scenario::Vary;
 use usect_core::scenario::{
     ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, Stamp, TrafficSpec, Wait,
 };

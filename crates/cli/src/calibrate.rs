@@ -5,7 +5,7 @@ use crate::session::Session;
 use crate::{asked, trains};
 use anyhow::{Result, bail};
 use std::process::ExitCode;
-use usect_core::calibration;
+use usect_procedure::calibrate;
 use usect_report::store;
 
 /// Measures as another command does, and keeps what comes out beyond physics.
@@ -19,7 +19,7 @@ pub(crate) fn run(with: &Measuring) -> Result<ExitCode> {
     session.check_physics()?;
     let path = session.calibration();
     session.uncalibrated().run_with(|run, results| {
-        let found = calibration::of_run(run, results);
+        let found = calibrate::of_run(run, results);
         if found.is_empty() {
             bail!("too few samples for a median: measure for longer, or more trains");
         }

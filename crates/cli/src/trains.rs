@@ -4,10 +4,10 @@ use crate::args::Trains;
 use crate::asked;
 use crate::session::Session;
 use anyhow::{Result, bail};
-use usect_core::case::Case;
 use usect_core::frame::FrameSize;
 use usect_core::pattern::{MOST_TRAINS, Pattern, Train};
 use usect_core::rate::RateSpec;
+use usect_core::scenario::Case;
 use usect_core::scenario::Scenario;
 
 /// Frames of a train, where nobody says how many (paper 003 §5).

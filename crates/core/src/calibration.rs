@@ -9,10 +9,9 @@ use crate::measurement::Measurement;
 use crate::pattern::Pattern;
 use crate::port_name::Engine;
 use crate::rate::Rate;
-use crate::run::{Header, Run};
 use crate::scenario::{Mode, Scenario, Stamp, Wait};
 use crate::stats::{self, Bounded};
-use crate::trial::{Trial, TrialResult};
+use crate::trial::Trial;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -187,34 +186,6 @@ pub fn median_ns(measured: &Measurement) -> Option<Bounded> {
             Some(Bounded { value: value.ns as f64, low: value.low_ns as f64, high: value.high_ns as f64 })
         }
     }
-}
-
-/// The calibrations that a run over known paths makes: one for each client and case whose path is known.
-pub fn of_run(run: &Run, results: &[TrialResult]) -> Vec<Calibration> {
-    let Header { scenario, environment, created, id, .. } = &run.header;
-    let of = |record: &crate::run::ClientRecord| {
-        let own: Vec<&TrialResult> = results.iter().filter(|r| r.trial.label() == record.client).collect();
-        let first = own.first()?;
-        let dut = record.case.dut(&scenario.dut);
-        let expected_ns = dut.physics_ns(first.trial.traffic.frame_size)?;
-        let pooled = record.median_ns?;
-        let medians: Vec<f64> = own.iter().filter_map(|r| median_ns(&r.client)).map(|m| m.value).collect();
-        let correction = Bounded {
-            value: pooled.value,
-            low: medians.iter().copied().fold(pooled.low, f64::min),
-            high: medians.iter().copied().fold(pooled.high, f64::max),
-        };
-        Some(Calibration {
-            key: Key::of(&first.trial, scenario),
-            correction_ns: correction.minus(expected_ns),
-            expected_ns,
-            path: dut.to_string(),
-            made: created.clone(),
-            run: id.clone(),
-            host: Fingerprint::of(environment),
-        })
-    };
-    run.clients.iter().filter_map(of).collect()
 }
 
 /// A file of calibrations.

@@ -7,7 +7,6 @@
 pub mod buckets;
 pub mod calibration;
 pub mod capture;
-pub mod case;
 pub mod converge;
 pub mod dispersion;
 pub mod environment;

@@ -2,12 +2,12 @@
 //! its schema is documented in `docs/run-json.md`.
 
 use crate::calibration::{self, Calibrated, Calibration, Key};
-use crate::case::Case;
 use crate::converge::{self, Convergence};
 use crate::dispersion::Dispersion;
 use crate::environment::Environment;
 use crate::histogram::Histogram;
 use crate::measurement::{Measurement, Pace};
+use crate::scenario::Case;
 use crate::scenario::{Protocol, Scenario};
 use crate::series::Point;
 use crate::stages::{Stages, StagesRecord};

@@ -1,12 +1,13 @@
 //! What a user asks for: a path, a traffic, a protocol of repetition and the clients to compare.
 
+mod case;
 mod client;
 mod spool;
 
+pub use case::{Case, Vary};
 pub use client::{ClientSpec, PairSpec, Stamp, Wait};
 pub use spool::{Impairments, Jitter, SpoolSpec};
 
-use crate::case::Vary;
 use crate::fiber::Fiber;
 use crate::frame::{Endpoint, Flow, FrameSize};
 use crate::frame_spec::FrameSpec;

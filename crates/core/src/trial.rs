@@ -1,10 +1,10 @@
 //! One trial: one run of one traffic over one path, by one client.
 
-use crate::case::Case;
 use crate::frame::FrameSize;
 use crate::measurement::Measurement;
 use crate::pattern::Pattern;
 use crate::rate::Rate;
+use crate::scenario::Case;
 use crate::scenario::{ClientSpec, Mode, Protocol, TrafficSpec};
 use crate::schedule::Schedule;
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use crate::{Procedure, Step};
 use usect_core::calibration::Key;
-use usect_core::case::Case;
+use usect_core::scenario::Case;
 use usect_core::scenario::{ClientSpec, Protocol, Scenario};
 use usect_core::trial::{Traffic, Trial, TrialResult};
 

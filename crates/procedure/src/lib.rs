@@ -2,6 +2,7 @@
 //! frame, so that each procedure is tested against arithmetic instead of a network.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 pub mod compare;
 
 use usect_core::trial::{Trial, TrialResult};

@@ -1,14 +1,14 @@
 //! One of the cases of a scenario: what a trial varies of it.
 
+use super::{DutSpec, Scenario, SpoolSpec, TrafficSpec};
 use crate::fiber::{Fiber, LineRate};
 use crate::frame::FrameSize;
 use crate::rate::RateSpec;
-use crate::scenario::{DutSpec, Scenario, SpoolSpec, TrafficSpec};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Most cases of a scenario: each is a trial for every client and run.
-pub const MOST_CASES: usize = 20_000;
+const MOST_CASES: usize = 20_000;
 
 /// What a scenario varies: every combination is a case.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

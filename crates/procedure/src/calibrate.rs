@@ -1,0 +1,34 @@
+//! `calibrate`: what instruments add over paths whose latency physics tells (paper 003 §4.5).
+
+use usect_core::calibration::{Calibration, Fingerprint, Key, median_ns};
+use usect_core::run::{ClientRecord, Header, Run};
+use usect_core::stats::Bounded;
+use usect_core::trial::TrialResult;
+
+/// The calibrations that a run over known paths makes: one for each client and case whose path is known.
+pub fn of_run(run: &Run, results: &[TrialResult]) -> Vec<Calibration> {
+    let Header { scenario, environment, created, id, .. } = &run.header;
+    let of = |record: &ClientRecord| {
+        let own: Vec<&TrialResult> = results.iter().filter(|r| r.trial.label() == record.client).collect();
+        let first = own.first()?;
+        let dut = record.case.dut(&scenario.dut);
+        let expected_ns = dut.physics_ns(first.trial.traffic.frame_size)?;
+        let pooled = record.median_ns?;
+        let medians: Vec<f64> = own.iter().filter_map(|r| median_ns(&r.client)).map(|m| m.value).collect();
+        let correction = Bounded {
+            value: pooled.value,
+            low: medians.iter().copied().fold(pooled.low, f64::min),
+            high: medians.iter().copied().fold(pooled.high, f64::max),
+        };
+        Some(Calibration {
+            key: Key::of(&first.trial, scenario),
+            correction_ns: correction.minus(expected_ns),
+            expected_ns,
+            path: dut.to_string(),
+            made: created.clone(),
+            run: id.clone(),
+            host: Fingerprint::of(environment),
+        })
+    };
+    run.clients.iter().filter_map(of).collect()
+}
