@@ -24,6 +24,7 @@ pub mod run;
 pub mod scenario;
 pub mod schedule;
 pub mod series;
+pub mod shift;
 pub mod signature;
 pub mod stages;
 pub mod stall;

@@ -1,0 +1,179 @@
+//! A shift of level in a row of medians: not a threshold that somebody chose, but a change of what was usual (paper 003
+//! §1: an operator moves a fiber to a longer path).
+//!
+//! A two-sided CUSUM (Page 1954) of how far each value lies from the median of the usual ones, in units of their spread.
+//! Single values count no more than [`MOST`] units, so that no stall, however long, is a shift.
+
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// Values that say what is usual, at least and at most.
+const FEWEST: usize = 20;
+const USUAL: usize = 300;
+/// Units that a single value counts at most.
+const MOST: f64 = 6.0;
+/// Units that are no reason for suspicion.
+const ALLOWED: f64 = 2.0;
+/// Suspicion at which a shift is told: five values far off in a row, or more that are less far.
+const ALARM: f64 = 20.0;
+/// Smallest spread, in nanoseconds, and as a share of the level: values that hardly vary shift by more than that.
+const LEAST_NS: f64 = 5.0;
+const LEAST_SHARE: f64 = 0.002;
+/// Times the median distance from the median is a standard deviation, of a normal distribution.
+const MAD: f64 = 1.4826;
+
+/// A level that has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Shift {
+    /// The number of the first value of the new level.
+    pub at: u64,
+    /// The number of the value at which it was certain.
+    pub seen_at: u64,
+    /// The level before, in nanoseconds.
+    pub from_ns: f64,
+    /// The level since, in nanoseconds.
+    pub to_ns: f64,
+}
+
+/// Watches a row of medians.
+#[derive(Debug, Clone, Default)]
+pub struct Shifts {
+    usual: VecDeque<f64>,
+    up: Suspicion,
+    down: Suspicion,
+    next: u64,
+}
+
+/// What has piled up in one direction, and the values since it began.
+#[derive(Debug, Clone, Default)]
+struct Suspicion {
+    sum: f64,
+    /// Numbered.
+    values: Vec<(u64, f64)>,
+}
+
+impl Suspicion {
+    fn add(&mut self, number: u64, value: f64, units: f64) {
+        if self.sum + units <= 0.0 {
+            *self = Suspicion::default();
+            return;
+        }
+        self.sum += units;
+        self.values.push((number, value));
+    }
+}
+
+impl Shifts {
+    /// The next value, in nanoseconds; `None` where an interval has none. Returns a shift once it is certain, and then
+    /// takes the new level for the usual one.
+    pub fn next(&mut self, value: Option<f64>) -> Option<Shift> {
+        let number = self.next;
+        self.next += 1;
+        let value = value?;
+        if self.usual.len() < FEWEST {
+            self.usual.push_back(value);
+            return None;
+        }
+        let level = median(self.usual.iter().copied());
+        let spread = MAD * median(self.usual.iter().map(|v| (v - level).abs()));
+        let units = ((value - level) / spread.max(LEAST_NS).max(level.abs() * LEAST_SHARE)).clamp(-MOST, MOST);
+        self.up.add(number, value, units - ALLOWED);
+        self.down.add(number, value, -units - ALLOWED);
+        let found = [&self.up, &self.down].into_iter().find(|suspicion| suspicion.sum >= ALARM).cloned();
+        let Some(found) = found else {
+            self.learn(value);
+            return None;
+        };
+        let to_ns = median(found.values.iter().map(|(_, value)| *value));
+        // A stall shortly before may have begun the suspicion: the new level begins where two values in a row are near it.
+        let near = |(_, value): &(u64, f64)| (value - to_ns).abs() < (to_ns - level).abs() / 2.0;
+        let first = found.values.windows(2).position(|pair| pair.iter().all(near)).unwrap_or(0);
+        let new = &found.values[first..];
+        *self = Shifts { usual: new.iter().map(|(_, value)| *value).collect(), next: self.next, ..Shifts::default() };
+        Some(Shift { at: new[0].0, seen_at: number, from_ns: level, to_ns })
+    }
+
+    /// What is no reason for suspicion is usual: the level may drift.
+    fn learn(&mut self, value: f64) {
+        if self.up.values.is_empty() && self.down.values.is_empty() {
+            self.usual.push_back(value);
+            if self.usual.len() > USUAL {
+                self.usual.pop_front();
+            }
+        }
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    let middle = values.len() / 2;
+    *values.select_nth_unstable_by(middle, f64::total_cmp).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_distr::{Distribution, Normal, StandardUniform};
+    use rand_pcg::Pcg64Mcg;
+    use rand_pcg::rand_core::SeedableRng;
+
+    /// Medians of a second each, as a path on a virtual machine shows them: 5 us, 30 ns of noise of which part stays for
+    /// some seconds, a slow drift of 100 ns an hour, and one second in fifty with a stall of up to a millisecond in it.
+    fn trace(seed: u64, seconds: u64) -> impl Iterator<Item = f64> {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let noise = Normal::new(0.0, 25.0).unwrap();
+        let mut lasting = 0.0;
+        (0..seconds).map(move |second| {
+            lasting = 0.6 * lasting + 0.5 * noise.sample(&mut random);
+            let stall: f64 = StandardUniform.sample(&mut random);
+            let stalled = if stall < 0.02 { stall * 5e7 } else { 0.0 };
+            5_000.0 + second as f64 * 100.0 / 3_600.0 + lasting + noise.sample(&mut random) + stalled
+        })
+    }
+
+    fn shifts(values: impl Iterator<Item = f64>) -> Vec<Shift> {
+        let mut shifts = Shifts::default();
+        values.filter_map(|value| shifts.next(Some(value))).collect()
+    }
+
+    #[test]
+    fn an_hour_without_a_step_raises_no_alarm() {
+        for seed in 0..12 {
+            assert_eq!(shifts(trace(seed, 3_600)), [], "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_step_of_a_microsecond_is_told_within_thirty_seconds_with_its_time_and_size() {
+        for seed in 0..12 {
+            for step in [1_000.0, -1_000.0] {
+                let stepped = trace(seed, 1_200).enumerate().map(|(i, v)| if i < 600 { v } else { v + step });
+                let found = shifts(stepped);
+                let [shift] = found[..] else { panic!("seed {seed}: {found:?}") };
+                assert!((596..=604).contains(&shift.at) && shift.seen_at < 630, "seed {seed}: {shift:?}");
+                assert!((shift.to_ns - shift.from_ns - step).abs() < 100.0, "seed {seed}: {shift:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_back_is_a_second_shift_and_lost_seconds_are_none() {
+        let mut shifts = Shifts::default();
+        let steps = trace(3, 900).enumerate().map(|(i, v)| match i {
+            400..=599 => Some(v + 1_000.0),
+            _ if i % 7 == 0 => None,
+            _ => Some(v),
+        });
+        let found: Vec<Shift> = steps.filter_map(|value| shifts.next(value)).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!((596..=604).contains(&found[1].at) && found[1].to_ns < found[1].from_ns, "{found:?}");
+    }
+
+    #[test]
+    fn values_that_never_vary_shift_by_more_than_their_resolution() {
+        let still = (0..200).map(|i| if i < 100 { 800.0 } else { 802.0 });
+        assert_eq!(shifts(still), []);
+        let step = (0..200).map(|i| if i < 100 { 800.0 } else { 900.0 });
+        assert_eq!(shifts(step).iter().map(|s| s.at).collect::<Vec<_>>(), [100]);
+    }
+}
