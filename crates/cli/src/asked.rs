@@ -112,7 +112,16 @@ pub(crate) fn converge(within_ns: u64, with: &Sampling) -> Result<Session> {
     if let Some(client) = session.scenario().clients.iter().find(|c| c.engine == Engine::Kernel) {
         bail!("client `{}`: the kernel engine keeps no samples; use --client to choose others", client.name);
     }
+    let mut all = 0;
     for frames in session.frames_of_cases() {
+        let times = u64::from(session.runs()) * session.scenario().clients.len() as u64;
+        all = frames.saturating_mul(times).saturating_add(all);
+        if all > 4 * MOST_SAMPLES {
+            bail!(
+                "{all} samples of all runs are too many to keep: {} are the most; use fewer --runs",
+                4 * MOST_SAMPLES
+            );
+        }
         if frames > MOST_SAMPLES {
             bail!("{frames} samples a run are too many to keep: {MOST_SAMPLES} are the most; use a shorter --duration");
         }

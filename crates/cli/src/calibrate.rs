@@ -18,6 +18,10 @@ pub(crate) fn run(with: &Measuring) -> Result<ExitCode> {
     };
     session.check_physics()?;
     let path = session.calibration();
+    // What can't be added to is better known before anything is measured.
+    if path.exists() {
+        store::read_calibrations(&path)?;
+    }
     session.uncalibrated().run_with(|run, results| {
         let found = calibrate::of_run(run, results);
         if found.is_empty() {

@@ -62,6 +62,13 @@ impl Session {
         slot.runs = args.runs.unwrap_or(slot.runs);
         let protocol = *slot;
         scenario.check().map_err(|(_, message)| anyhow::anyhow!(message))?;
+        for case in scenario.vary.cases() {
+            let traffic = case.traffic(&scenario.traffic);
+            if traffic.mean_rate().is_none() {
+                bail!("the capture would come round more than a million times a second: use a smaller speed");
+            }
+            Traffic::of(&traffic, &protocol).check().map_err(anyhow::Error::msg)?;
+        }
         let Output { quick, json, out, calibration, .. } = args.clone();
         Ok(Session {
             name: procedure,
@@ -86,6 +93,11 @@ impl Session {
     /// What it measures.
     pub(crate) fn scenario(&self) -> &Scenario {
         &self.scenario
+    }
+
+    /// How often.
+    pub(crate) fn runs(&self) -> u32 {
+        self.protocol.runs
     }
 
     /// Frames that are measured in a trial, case by case.
@@ -208,6 +220,7 @@ impl Session {
         let (mut found, mut refused): (Vec<Calibration>, Vec<String>) = Default::default();
         for key in self.procedure().instruments(&self.scenario) {
             match all.find(&key, &here) {
+                Ok(None) if self.calibration.is_some() => refused.push(format!("it has no calibration of {key}")),
                 Ok(calibration) => found.extend(calibration.cloned()),
                 Err(why) => refused.push(why),
             }

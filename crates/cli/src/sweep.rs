@@ -13,7 +13,7 @@ const WARMUP: u64 = 100;
 /// Single frames, evenly, of every size at every gap.
 pub(crate) fn sweep(args: &Sweep) -> Result<Session> {
     let (mut scenario, slug) = asked::over(&args.over, args.sizes.0[0], "sweep")?;
-    let rate = |gap: &u64| RateSpec::Frames(1_000_000_000 / gap);
+    let rate = |gap: &u64| RateSpec::Per(1, *gap);
     scenario.traffic.pattern = Pattern::default();
     scenario.traffic.frame_size = args.sizes.0[0];
     scenario.traffic.rate = args.gaps.0.first().map(rate);

@@ -18,6 +18,8 @@ const WARMUP: u64 = 10;
 const LEAD_NS: u64 = 50_000;
 /// Shortest pause between trains, where the user names none.
 const PAUSE_NS: u64 = 100_000;
+/// Longest time from train to train.
+const LONGEST_PERIOD_NS: u64 = 3_600_000_000_000;
 /// Times as long as a train takes on the line until the next one begins.
 const SPACIOUS: f64 = 2.0;
 
@@ -42,14 +44,17 @@ fn session(procedure: &'static str, args: &Trains) -> Result<Session> {
     let own = || LEAD_NS.max((slot_ns(&scenario) * SPACIOUS) as u64);
     let lead_ns = args.lead.unwrap_or_else(|| if heads_only { own() } else { 0 });
     let train = Train { heads_only, lead_ns, ..asked_for(&scenario, args) };
-    let (rate, period_ns) = pace(&scenario, &train, args)?;
+    train.check_length().map_err(anyhow::Error::msg)?;
+    let rate = pace(&scenario, &train, args)?;
     scenario.traffic.pattern = Pattern::Trains(train);
     scenario.traffic.rate = Some(rate);
-    for protocol in [&mut scenario.protocol, &mut scenario.quick] {
-        protocol.warmup_s = (WARMUP * period_ns) as f64 / 1e9;
-        protocol.duration_s = (args.trains * period_ns) as f64 / 1e9;
+    scenario.vary.rate.clear();
+    let frames = args.trains * u64::from(train.length);
+    if frames > u64::from(u32::MAX) {
+        bail!("{frames} frames are more than a trial numbers, {}: use fewer or shorter trains", u32::MAX);
     }
-    Session::new(procedure, slug, scenario, &args.over.output)
+    let session = Session::new(procedure, slug, briefly(scenario), &args.over.output)?;
+    Ok(session.with_frames(WARMUP * u64::from(train.length), frames))
 }
 
 /// The train that the flags name, or else the scenario.
@@ -63,16 +68,23 @@ fn asked_for(scenario: &Scenario, args: &Trains) -> Train {
     }
 }
 
-/// The mean rate of trains with the pause that was asked for, or one that is long enough, and the time from head to
-/// head, in nanoseconds.
-fn pace(scenario: &Scenario, train: &Train, args: &Trains) -> Result<(RateSpec, u64)> {
+/// With a duration that is of no effect, because the number of trains says how long it takes.
+fn briefly(mut scenario: Scenario) -> Scenario {
+    for protocol in [&mut scenario.protocol, &mut scenario.quick] {
+        (protocol.warmup_s, protocol.duration_s) = (0.0, 1e-3);
+    }
+    scenario
+}
+
+/// The mean rate of trains with the pause that was asked for, or one that is long enough.
+fn pace(scenario: &Scenario, train: &Train, args: &Trains) -> Result<RateSpec> {
     if args.trains == 0 || args.trains > MOST_TRAINS {
         bail!("--trains runs from 1 to {MOST_TRAINS}");
     }
     let lasts_ns = train.lasts_ns();
     let on_line = on_line_ns(scenario, train).max(lasts_ns as f64);
     let pause_ns = args.pause.unwrap_or((on_line * SPACIOUS) as u64 - lasts_ns + PAUSE_NS);
-    let period_ns = lasts_ns + pause_ns;
+    let period_ns = lasts_ns.saturating_add(pause_ns);
     if (period_ns as f64) < on_line {
         bail!(
             "a train of {} frames takes {:.0} us on this line, and the next one would begin after {} us: its head would wait \
@@ -82,15 +94,13 @@ fn pace(scenario: &Scenario, train: &Train, args: &Trains) -> Result<(RateSpec, 
             period_ns / 1000
         );
     }
-    let rate = u64::from(train.length) as f64 * 1e9 / period_ns.max(1) as f64;
-    if rate < 1.0 {
+    if !(1..=LONGEST_PERIOD_NS).contains(&period_ns) {
         bail!(
-            "a train of {} frames in {} s is less than a frame per second: use a shorter --pause",
-            train.length,
+            "a train every {} s is none that is waited for: use a --pause of up to an hour",
             period_ns / 1_000_000_000
         );
     }
-    Ok((RateSpec::Frames(rate as u64), period_ns))
+    Ok(RateSpec::Per(train.length.into(), period_ns))
 }
 
 /// What the longest train of all cases takes on the line, in nanoseconds; 0 where no line is known.

@@ -1,12 +1,13 @@
 //! What an instrument adds to a latency, measured where physics says what the latency is, and kept for later (paper 003
 //! §4.5).
 
+use crate::capture::Capture;
 use crate::environment::Environment;
 use crate::fiber::LineRate;
 use crate::frame::FrameSize;
 use crate::frame_spec::FrameSpec;
 use crate::measurement::Measurement;
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, Replay};
 use crate::port_name::Engine;
 use crate::rate::Rate;
 use crate::scenario::{Mode, Scenario, Stamp, Wait};
@@ -39,7 +40,12 @@ pub struct Key {
     pub pattern: Pattern,
     /// Which latency.
     pub mode: Mode,
-    /// Rate of the line, where it is known.
+    /// Tells captures that are replayed apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<u64>,
+    /// The kind of device under test: what it adds is not the instrument's, but a software one shares its host.
+    pub dut: String,
+    /// Rate of a spool's line. Between the user's own ports it is that of the cards, which are part of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_rate: Option<LineRate>,
     /// Flows that take turns.
@@ -61,13 +67,23 @@ impl Key {
             driver: client.driver.clone(),
             frame_size: sent.frame_size,
             rate: sent.rate,
-            pattern: sent.pattern.clone(),
+            pattern: without_times(&sent.pattern),
             mode: sent.mode,
-            line_rate: trial.case.dut(&scenario.dut).fiber().map(|fiber| fiber.line_rate),
+            capture: sent.pattern.replay().map(|replay| replay.capture.digest()),
+            dut: scenario.dut.name().to_owned(),
+            line_rate: trial.case.dut(&scenario.dut).spool().and_then(|spool| spool.line()),
             flows: traffic.flows,
             both: traffic.both,
             frame: traffic.frame.clone(),
         }
+    }
+}
+
+/// As a file has it, which doesn't keep a capture's times.
+fn without_times(pattern: &Pattern) -> Pattern {
+    match pattern {
+        Pattern::Replay(replay) => Pattern::Replay(Replay { capture: Capture::default(), ..replay.clone() }),
+        other => other.clone(),
     }
 }
 
@@ -83,24 +99,28 @@ impl fmt::Display for Key {
 }
 
 /// Facts that make an instrument another one: host, kernel, processor, cores, and the interfaces that frames pass.
-const HOST: [&str; 14] = [
+const HOST: [&str; 18] = [
     "clocksource.current",
     "cores.dut",
     "cores.receiver",
     "cores.sender",
     "cpu.count",
+    "cpu.idle.driver",
     "cpu.microcode",
     "cpu.model",
     "cpu.model_number",
+    "cpu.smt.active",
     "cpu.stepping",
+    "cpu.turbo",
     "host.hypervisor",
     "host.id",
     "kernel.cmdline",
     "kernel.release",
     "kernel.version",
+    "usect.version",
 ];
 /// The same of an interface.
-const CARD: [&str; 5] = ["bus-info", "driver", "firmware-version", "mac", "speed"];
+const CARD: [&str; 6] = ["bus-info", "coalesce", "driver", "firmware-version", "mac", "speed"];
 
 /// The host on which a calibration holds, as facts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -112,7 +132,8 @@ impl Fingerprint {
     pub fn of(environment: &Environment) -> Fingerprint {
         let tells = |key: &str| {
             let card = || key.rsplit('.').next().is_some_and(|last| CARD.contains(&last));
-            HOST.contains(&key) || key.starts_with("interface.") && card()
+            let core = || key.starts_with("cpu.") && key.ends_with(".governor");
+            HOST.contains(&key) || core() || key.starts_with("mitigations.") || key.starts_with("interface.") && card()
         };
         let facts = environment.facts().filter(|(key, _)| tells(key));
         Fingerprint(facts.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())

@@ -90,12 +90,19 @@ impl Capture {
         &self.offsets_ns
     }
 
+    /// Tells captures of other times apart (FNV-1a); 0 while nothing was read.
+    pub fn digest(&self) -> u64 {
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        let bytes = self.offsets_ns.iter().flat_map(|offset| offset.to_le_bytes());
+        if self.offsets_ns.is_empty() { 0 } else { bytes.fold(0xcbf2_9ce4_8422_2325, mix) }
+    }
+
     /// Packets, and the time until they come round again: the last one's and a mean gap. `None` while nothing was
     /// read.
     pub fn rate(&self) -> Option<(u64, u64)> {
         let last = *self.offsets_ns.last()?;
         let frames = self.offsets_ns.len() as u64;
-        Some((frames, last + last / (frames - 1)))
+        Some((frames, last.saturating_add(last / (frames - 1))))
     }
 }
 

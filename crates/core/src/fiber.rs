@@ -46,7 +46,7 @@ impl TryFrom<RateSpec> for LineRate {
     fn try_from(rate: RateSpec) -> Result<LineRate, NoLine> {
         match rate {
             RateSpec::LineBits(bits) => Ok(LineRate(bits)),
-            RateSpec::Frames(_) => Err(NoLine),
+            RateSpec::Frames(_) | RateSpec::Per(..) => Err(NoLine),
         }
     }
 }

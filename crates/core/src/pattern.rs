@@ -131,12 +131,7 @@ impl Pattern {
 
 impl Train {
     fn check(&self, rate: Option<Rate>) -> Result<(), String> {
-        if !(2..=LONGEST_TRAIN).contains(&self.length) {
-            return Err(format!(
-                "a train has 2 to {LONGEST_TRAIN} frames, as many as the table of their stamps, not {}",
-                self.length
-            ));
-        }
+        self.check_length()?;
         if self.lead_ns > 0 && self.length == 2 {
             return Err("a train with a frame ahead has 3 frames at least".into());
         }
@@ -152,9 +147,20 @@ impl Train {
         Ok(())
     }
 
+    /// Whether it has as many frames as a train can have.
+    pub fn check_length(&self) -> Result<(), String> {
+        if (2..=LONGEST_TRAIN).contains(&self.length) {
+            return Ok(());
+        }
+        Err(format!(
+            "a train has 2 to {LONGEST_TRAIN} frames, as many as the table of their stamps, not {}",
+            self.length
+        ))
+    }
+
     /// From its first departure to its last, as scheduled.
     pub fn lasts_ns(&self) -> u64 {
-        let spaced = u64::from(self.length - 1 - self.head());
+        let spaced = u64::from(self.length.saturating_sub(1 + self.head()));
         self.spacing_ns.saturating_mul(spaced).saturating_add(self.lead_ns)
     }
 
@@ -165,10 +171,12 @@ impl Train {
 }
 
 impl Replay {
-    /// Mean rate, the way from its end to its beginning included; `None` before its times were read.
+    /// Mean rate, the way from its end to its beginning included; `None` before its times were read, and where it would
+    /// come round more often than once in a microsecond.
     pub fn rate(&self) -> Option<Rate> {
         let (frames, period_ns) = self.capture.rate()?;
-        Rate::ratio(frames, (period_ns as f64 / self.speed).round() as u64)
+        let period_ns = (period_ns as f64 / self.speed).round() as u64;
+        Rate::ratio(frames, period_ns).filter(|_| period_ns >= 1_000)
     }
 }
 

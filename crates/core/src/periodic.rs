@@ -13,9 +13,10 @@ const PERIODS: f64 = 4.0;
 const NEARLY: f64 = 0.8;
 /// Frequencies tried per distance at which two can be told apart.
 const FINE: f64 = 4.0;
-/// Most frequencies tried, and events used of a row.
+/// Most frequencies tried, events used of a row, and rows.
 const MOST: usize = 100_000;
 const MOST_EVENTS: usize = 1_000;
+const MOST_ROWS: usize = 100;
 
 /// Events that come back.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -31,7 +32,9 @@ pub struct Periodic {
 /// The lowest frequency at which events come back, below `highest_hz`. Each row has times of its own, in nanoseconds,
 /// ascending; rows need not be in step. By the Rayleigh test, its power added over the rows.
 pub fn periodic(rows: &[Vec<u64>], highest_hz: f64) -> Option<Periodic> {
-    let rows: Vec<Vec<f64>> = rows.iter().filter(|row| row.len() >= FEWEST).map(|row| seconds(row)).collect();
+    let all: usize = rows.iter().map(Vec::len).sum();
+    let rows = rows.iter().filter(|row| row.len() >= FEWEST).take(MOST_ROWS);
+    let rows: Vec<Vec<f64>> = rows.map(|row| seconds(row)).collect();
     let longest = rows.iter().filter_map(|row| Some(row.last()? - row.first()?)).fold(0.0, f64::max);
     let (step, lowest) = (1.0 / (FINE * longest), PERIODS / longest);
     if rows.is_empty() || longest <= 0.0 || highest_hz <= lowest {
@@ -48,7 +51,7 @@ pub fn periodic(rows: &[Vec<u64>], highest_hz: f64) -> Option<Periodic> {
     let top = (first..powers.len()).find(|&i| powers.get(i + 1).is_none_or(|next| *next < powers[i]))?;
     let events: usize = rows.iter().map(Vec::len).sum();
     let regularity = (powers[top] / events as f64).sqrt();
-    Some(Periodic { hz: lowest + step * top as f64, regularity, events: events as u64 })
+    Some(Periodic { hz: lowest + step * top as f64, regularity, events: all as u64 })
 }
 
 fn seconds(row: &[u64]) -> Vec<f64> {

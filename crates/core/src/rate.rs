@@ -84,6 +84,8 @@ pub enum RateSpec {
     Frames(u64),
     /// Bits per second on the line, preamble and inter-frame gap included.
     LineBits(u64),
+    /// Frames in so many nanoseconds, exactly: `"3 per 1000 ns"`.
+    Per(u64, u64),
 }
 
 impl RateSpec {
@@ -92,6 +94,7 @@ impl RateSpec {
         match self {
             RateSpec::Frames(frames) => Rate::per_second(frames),
             RateSpec::LineBits(bits) => Rate::of_line(bits, frame_size),
+            RateSpec::Per(frames, ns) => Rate::ratio(frames, ns),
         }
         .expect("a RateSpec is never zero")
     }
@@ -108,6 +111,11 @@ impl FromStr for RateSpec {
     fn from_str(text: &str) -> Result<RateSpec, BadRate> {
         let bad = || BadRate(text.to_owned());
         let trimmed = text.trim();
+        if let Some((frames, ns)) = trimmed.strip_suffix("ns").and_then(|rest| rest.split_once(" per ")) {
+            let number = |text: &str| text.trim().parse::<u64>().ok().filter(|n| (1..1 << 50).contains(n));
+            let both = number(frames).zip(number(ns));
+            return both.map(|(frames, ns)| RateSpec::Per(frames, ns)).ok_or_else(bad);
+        }
         let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(split);
         let (scale, bits) = unit_of(unit.trim()).ok_or_else(bad)?;
@@ -138,6 +146,7 @@ impl fmt::Display for RateSpec {
         match *self {
             RateSpec::Frames(n) => write!(f, "{n} pps"),
             RateSpec::LineBits(n) => write!(f, "{n} bit/s"),
+            RateSpec::Per(frames, ns) => write!(f, "{frames} per {ns} ns"),
         }
     }
 }
@@ -190,7 +199,8 @@ mod tests {
     fn units_are_read_and_nonsense_is_refused() {
         assert_eq!("1.5 Mpps".parse(), Ok(RateSpec::Frames(1_500_000)));
         assert_eq!("20_000".parse(), Ok(RateSpec::Frames(20_000)));
-        for bad in ["", "0", "-3", "fast", "1 furlong/s", "1e99", "NaN", "."] {
+        assert_eq!("2 per 700000000 ns".parse(), Ok(RateSpec::Per(2, 700_000_000)));
+        for bad in ["0 per 5 ns", "1 per 0 ns", " per ns", "", "0", "-3", "fast", "1 furlong/s", "1e99", "NaN", "."] {
             assert!(bad.parse::<RateSpec>().is_err(), "{bad:?} was taken for a rate");
         }
     }
@@ -200,6 +210,7 @@ mod tests {
         fn what_is_shown_is_read_back(n in 1_u64..1_000_000_000_000, bits: bool) {
             let spec = if bits { RateSpec::LineBits(n) } else { RateSpec::Frames(n) };
             prop_assert_eq!(spec.to_string().parse(), Ok(spec));
+            prop_assert_eq!(RateSpec::Per(n, n + 1).to_string().parse(), Ok(RateSpec::Per(n, n + 1)));
         }
 
         #[test]

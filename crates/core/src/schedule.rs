@@ -167,7 +167,8 @@ struct Replayed {
 impl Replayed {
     #[inline]
     fn next(&mut self) -> u64 {
-        let offset = self.rounds * self.period_ns + self.offsets.get(self.at).copied().unwrap_or(0);
+        let offset = u128::from(self.rounds) * u128::from(self.period_ns)
+            + u128::from(self.offsets.get(self.at).copied().unwrap_or(0));
         self.at += 1;
         if self.at >= self.offsets.len() {
             self.at = 0;

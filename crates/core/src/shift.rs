@@ -2,7 +2,7 @@
 //! §1: an operator moves a fiber to a longer path).
 //!
 //! A two-sided CUSUM (Page 1954) of how far each value lies from the median of the usual ones, in units of their spread.
-//! Single values count no more than [`MOST`] units, so that no stall, however long, is a shift.
+//! Single values count no more than six units, so that no stall, however long, is a shift.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

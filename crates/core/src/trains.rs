@@ -36,7 +36,7 @@ struct Departed {
 fn from(train: &Train) -> u32 {
     match train.length {
         2 => 0,
-        length => (length / 4).max(1 + train.head()),
+        length => (length / 4).max(1 + train.head()).min(length - 2),
     }
 }
 
@@ -176,7 +176,9 @@ impl Trains {
             sent_ns: ns(left.last.saturating_sub(left.first)),
             arrived_ns: (came.received == train.length).then(|| ns(came.last.saturating_sub(came.first))),
         };
-        Trains { train, seen: sent.trains.iter().zip(&received.trains).map(seen).collect(), runs: vec![0] }
+        // The last one may have been interrupted, and then what didn't leave isn't lost.
+        let whole = sent.trains.len() - usize::from(sent.place > 0 && !sent.trains.is_empty());
+        Trains { train, seen: sent.trains.iter().zip(&received.trains).take(whole).map(seen).collect(), runs: vec![0] }
     }
 
     /// When each run's late trains left: those whose latency (the head's, or the mean where every frame has one) is more

@@ -2,7 +2,7 @@
 
 use crate::frame::FrameSize;
 use crate::measurement::Measurement;
-use crate::pattern::Pattern;
+use crate::pattern::{MOST_TRAINS, Pattern};
 use crate::rate::Rate;
 use crate::scenario::Case;
 use crate::scenario::{ClientSpec, Mode, Protocol, TrafficSpec};
@@ -62,6 +62,20 @@ impl Traffic {
             mode: spec.mode,
             keep_samples: false,
         }
+    }
+
+    /// What is too much of it to be kept, in one sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let Some(train) = self.pattern.train() else { return Ok(()) };
+        let (frames, trains) = (self.warmup_frames.saturating_add(self.frames), self.frames / u64::from(train.length));
+        if trains > MOST_TRAINS || frames > u64::from(u32::MAX) {
+            return Err(format!(
+                "{trains} trains, {frames} frames, are more than a trial keeps: {MOST_TRAINS} trains and {} frames; measure for a \
+                 shorter time",
+                u32::MAX
+            ));
+        }
+        Ok(())
     }
 
     /// Its departures.

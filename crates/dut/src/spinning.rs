@@ -25,7 +25,7 @@ pub(crate) trait Work: Send + 'static {
     fn blocks(&self) -> bool;
     /// Handles what is there and returns how many frames that were.
     fn turn(&mut self) -> io::Result<usize>;
-    /// Sends what is still held back and says what was done.
+    /// Says what was done; what a fault held back is sent, what is still on its way is not.
     fn finish(self) -> io::Result<Done>;
 }
 

@@ -29,6 +29,8 @@ const FINE: u32 = 24;
 const SOME_BYTES: usize = 1024;
 /// Nothing is begun this long before a head leaves.
 const SOON_NS: u64 = 200;
+/// Most frames on their way: a line that is offered more than it carries holds no more, and drops the others.
+const MOST_HELD: usize = 1 << 16;
 /// How long a frame waits for the one that is to overtake it.
 const PATIENCE_NS: u64 = 5_000_000;
 
@@ -129,6 +131,8 @@ struct Line<T, R> {
     /// Buffers of frames that have left.
     spare: Vec<Vec<u8>>,
     passed: u64,
+    /// Frames that found [`MOST_HELD`] before them.
+    dropped: u64,
     record: Option<Record>,
     last_length: usize,
     /// [`SOON_NS`] in ticks.
@@ -182,6 +186,7 @@ impl<T: Transmit, R: Receive> Line<T, R> {
             waiting: None,
             spare: Vec::new(),
             passed: 0,
+            dropped: 0,
             record: None,
             last_length: 64,
             soon: clock.rate().ticks(SOON_NS),
@@ -216,11 +221,15 @@ impl<T: Transmit, R: Receive> Line<T, R> {
     /// Takes what has come, and works out when it leaves.
     #[inline]
     fn take(&mut self) -> io::Result<usize> {
-        let Line { from, physics, impairing, held, waiting, spare, record, last_length, .. } = self;
+        let Line { from, physics, impairing, held, waiting, spare, record, last_length, dropped, .. } = self;
         // Few large ones, before it is looked again whether one is due.
         let most = (SOME_BYTES / *last_length).clamp(4, BATCH);
         from.recv_some(most, |frame, found| {
             *last_length = frame.len().max(64);
+            if held.len() >= MOST_HELD {
+                *dropped += 1;
+                return;
+            }
             let kept = record.as_mut().is_some_and(|record| record.keeps(frame));
             let mut copy = |due, kept| {
                 let mut copy = spare.pop().unwrap_or_default();
@@ -311,6 +320,8 @@ impl<T: Transmit + 'static, R: Receive + 'static> Work for Lines<T, R> {
 
     fn finish(self) -> io::Result<Done> {
         let mut counts = vec![("held there".to_owned(), self.there.passed), ("held back".to_owned(), self.back.passed)];
+        let dropped = self.there.dropped + self.back.dropped;
+        counts.extend((dropped > 0).then(|| ("dropped, the line was full".to_owned(), dropped)));
         counts.extend(self.there.impairing.into_iter().flat_map(Impairing::done));
         let imposed = |r: Record| Imposed { latency: Histogram::from_counts(&r.latency.counts()), slow: r.slow };
         Ok(Done { counts, imposed: self.there.record.map(imposed) })

@@ -158,6 +158,9 @@ pub(crate) fn protocol(header: &Header) -> String {
     if header.procedure == "sweep" {
         return format!("{}: {runs} per client, size and gap", header.procedure);
     }
+    if p.warmup_s == 0.0 && header.scenario.traffic.pattern.train().is_some() {
+        return format!("{}: {runs} per client", header.procedure);
+    }
     format!(
         "{}: {runs} per client, {} each after {} of warm-up",
         header.procedure,

@@ -6,9 +6,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use usect_core::dispersion::{Dispersion, peaks, safe_from};
 use usect_core::run::{ClientRecord, Run};
+use usect_core::scenario::Case;
+use usect_core::trial::Trial;
 
 /// Latency that is at most this many times that of the longest gap is free of queues.
 pub(crate) const SAFE: f64 = 1.2;
+
+/// A sender that reached less than this share of the rate did not keep the gap.
+const KEPT: f64 = 0.95;
 
 /// One client's sweep.
 #[derive(Serialize)]
@@ -19,7 +24,8 @@ pub(crate) struct Swept {
     pub(crate) sizes: Vec<u16>,
     /// Nanoseconds between frames, ascending.
     pub(crate) gaps_ns: Vec<u64>,
-    /// Median latency by size and gap, in nanoseconds; null where frames were lost, or too few came.
+    /// Median latency by size and gap, in nanoseconds; null where frames were lost, too few came, or the sender could not
+    /// keep the gap.
     pub(crate) median_ns: Vec<Vec<Option<f64>>>,
     /// Index of dispersion by size, at the longest gap, in nanoseconds.
     pub(crate) index_ns: Vec<Option<f64>>,
@@ -39,20 +45,19 @@ pub(crate) fn of(run: &Run) -> Vec<Swept> {
     if run.header.procedure != "sweep" {
         return Vec::new();
     }
-    let names: BTreeMap<String, &str> =
-        run.trials.iter().map(|t| (t.trial.label(), t.trial.client.name.as_str())).collect();
-    let mut clients: Vec<(&str, Cells)> = Vec::new();
+    let trials: BTreeMap<String, &Trial> = run.trials.iter().map(|t| (t.trial.label(), &t.trial)).collect();
+    let mut clients: Vec<(String, Cells)> = Vec::new();
     for record in &run.clients {
-        let Some(&name) = names.get(&record.client) else { continue };
-        let Some(trial) = run.trials.iter().find(|t| t.trial.label() == record.client) else { continue };
-        let traffic = &trial.trial.traffic;
-        let key = (traffic.frame_size.with_fcs(), traffic.rate.offset_ns(1));
+        let Some(trial) = trials.get(&record.client) else { continue };
+        // What else varies makes a sweep of its own.
+        let name = Trial { case: Case { frame_size: None, rate: None, ..trial.case }, ..(*trial).clone() }.label();
+        let key = (trial.traffic.frame_size.with_fcs(), trial.traffic.rate.offset_ns(1));
         match clients.iter_mut().find(|(client, _)| *client == name) {
             Some((_, cells)) => drop(cells.insert(key, record)),
             None => clients.push((name, BTreeMap::from([(key, record)]))),
         }
     }
-    clients.into_iter().map(|(name, cells)| Swept::of(name, &cells)).collect()
+    clients.into_iter().map(|(name, cells)| Swept::of(&name, &cells)).collect()
 }
 
 impl Swept {
@@ -66,7 +71,8 @@ impl Swept {
         let gaps_ns = unique(cells.keys().map(|(_, gap)| *gap).collect());
         let cell = |size: u64, gap: u64| cells.get(&(size as u16, gap)).copied();
         let median = |record: &ClientRecord| {
-            record.median_ns.filter(|_| record.measured.counts.lost == 0).map(|median| median.value)
+            let kept = record.measured.pace.is_some_and(|pace| pace.achieved >= KEPT * pace.requested);
+            record.median_ns.filter(|_| kept && record.measured.counts.lost == 0).map(|median| median.value)
         };
         let row = |&size: &u64| gaps_ns.iter().map(|&gap| cell(size, gap).and_then(median)).collect();
         let median_ns: Vec<Vec<Option<f64>>> = sizes.iter().map(row).collect();
@@ -133,5 +139,5 @@ pub(crate) const HEADS: [&str; 6] = ["bytes", "median", "dispersion", "", "outli
 /// What they mean.
 pub(crate) const READING: &str = "median and dispersion are at the longest gap. dispersion: variance over mean, without outliers, which \
     lie more than 1.5 interquartile ranges beyond a quartile; a peak stands out of all sizes and of its neighbours. safe \
-    gaps: those from which on no frame is lost and the median is at most 1.2 times that of the longest gap, so that no \
+    gaps: those from which on the sender keeps the gap, no frame is lost, and the median is at most 1.2 times that of the longest gap, so that no \
     queue builds up.";

@@ -443,7 +443,7 @@
     if (figure.hidden) return;
     const x = s.gaps_ns.map(us);
     const z = s.median_ns.map((row) => row.map((v) => v === null ? null : Math.log10(us(v))));
-    const text = s.median_ns.map((row, i) => row.map((v, j) => `${s.sizes[i]} bytes, ${ns(s.gaps_ns[j])} apart<br>${v === null ? "frames were lost" : ns(v)}`));
+    const text = s.median_ns.map((row, i) => row.map((v, j) => `${s.sizes[i]} bytes, ${ns(s.gaps_ns[j])} apart<br>${v === null ? "frames were lost, or the gap not kept" : ns(v)}`));
     const all = z.flat().filter((v) => v !== null), from = Math.min(...all), to = Math.max(...all);
     const ticks = Array.from({ length: 5 }, (_, i) => from + (to - from) * i / 4);
     const map = {

@@ -135,6 +135,7 @@ impl Rig {
     /// rig was made.
     pub fn environment(&self) -> Environment {
         let mut facts = audit::host();
+        facts.set("usect.version", env!("CARGO_PKG_VERSION"));
         for link in self.path.links() {
             facts.extend(audit::interface(&link));
         }

@@ -66,7 +66,7 @@ pub(crate) struct Trains {
     /// Time between the departures of two frames of a train (15us, 200ns) [default: back to back].
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     pub(crate) spacing: Option<u64>,
-    /// Time between the last frame of a train and the head of the next [default: long enough for the line to empty,
+    /// Time between the last frame of a train and the first of the next [default: long enough for the line to empty,
     /// where it is known, and 100us at least].
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     pub(crate) pause: Option<u64>,
@@ -132,6 +132,9 @@ fn gaps(text: &str) -> Result<Gaps, String> {
     Ok(Gaps(all))
 }
 
+/// Most values of a range.
+const MOST_VALUES: u64 = 20_000;
+
 /// `FIRST..LAST:STEP`, or one value.
 fn range(
     text: &str,
@@ -143,6 +146,10 @@ fn range(
     let (first, last, by) = (value(first)?, value(last)?, step(by)?);
     if by == 0 || first > last {
         return Err(format!("`{text}` goes nowhere: write FIRST..LAST:STEP, the smaller one first"));
+    }
+    let values = (last - first) / by + 1;
+    if values > MOST_VALUES {
+        return Err(format!("`{text}` has {values} values, and {MOST_VALUES} are the most: take larger steps"));
     }
     Ok((first..=last).step_by(by as usize).collect())
 }

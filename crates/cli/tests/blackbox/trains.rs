@@ -100,6 +100,7 @@ fn frames_leave_in_every_pattern() {
 fn what_can_not_leave_is_refused() {
     let Some(world) = World::new() else { return };
     fs::write(world.path("cut.pcap"), &pcap(1, &[0, 100, 300])[..70]).unwrap();
+    fs::write(world.path("fast.pcap"), pcap(1, &[0, 100])).unwrap();
     fs::write(world.path("wlan.pcap"), pcap(105, &[0, 100])).unwrap();
     let measure = ["measure", "--tx", "mem:a", "--rx", "mem:a", "--quick", "--pattern"];
     for (pattern, rate, parts) in [
@@ -108,6 +109,7 @@ fn what_can_not_leave_is_refused() {
         ("kind = \"replay\", file = \"none.pcap\"", None, ["none.pcap", "can't be read"]),
         ("kind = \"trains\", length = 70000", Some("1k"), ["2 to 65536", "table of their stamps"]),
         ("kind = \"trains\", length = 100, spacing_ns = 20000", Some("100k"), ["takes 1980000 ns", "lower the rate"]),
+        ("kind = \"replay\", file = \"fast.pcap\", speed = 1000000", None, ["million times", "smaller speed"]),
         ("kind = \"comet\"", None, ["comet", "not a pattern"]),
     ] {
         let rate = rate.map_or(vec![], |rate| vec!["--rate", rate]);
@@ -117,8 +119,17 @@ fn what_can_not_leave_is_refused() {
     let scenario = world.scenario(&fiber("mem", ""), TRAFFIC, &["mem"]);
     let sentence = world.refuses(&["convoy", &scenario, "--pause", "1ms"]);
     assert!(sentence.contains("wait behind it") && sentence.contains("longer --pause"), "{sentence}");
-    let sentence = world.refuses(&["convoy", &scenario, "--length", "70000"]);
-    assert!(sentence.contains("2 to 65536"), "{sentence}");
+    for length in ["70000", "0", "1"] {
+        let sentence = world.refuses(&["convoy", &scenario, "--length", length]);
+        assert!(sentence.contains("2 to 65536"), "{sentence}");
+    }
+    let sentence = world.refuses(&["convoy", &scenario, "--length", "65536", "--trains", "70000"]);
+    assert!(sentence.contains("use fewer or shorter trains"), "{sentence}");
+    let sentence = world.refuses(&["convoy", &scenario, "--size", "64", "--size", "64"]);
+    assert!(sentence.contains("is there twice"), "{sentence}");
+    let many = ["measure", "--tx", "mem:a", "--rx", "mem:a", "--rate", "10M", "--duration", "80000", "--pattern"];
+    let sentence = world.refuses(&[&many[..], &["kind = \"trains\", length = 2"]].concat());
+    assert!(sentence.contains("more than a trial keeps"), "{sentence}");
     let kernel = world.scenario("{ kind = \"wire\" }", TRAFFIC, &["kernel"]);
     assert!(world.refuses(&["train", &kernel]).contains("sends evenly"));
     world.assert_clean();
@@ -144,6 +155,11 @@ fn a_calibration_is_quoted_here_and_refused_elsewhere() {
     assert!(calibrated.median_ns.low <= calibrated.median_ns.high && correction.low <= correction.high);
     let shown = world.succeeds(&["report", world.newest_run().1.to_str().unwrap()]);
     assert!(shown.stdout.contains("calibrated") && shown.stdout.contains("corrected"), "{}", shown.stdout);
+
+    // One that is named must be of use.
+    let longer = ["convoy", &scenario, "--length", "12", "--trains", "20", "--runs", "2"];
+    let sentence = world.refuses(&[&longer[..], &["--calibration", "calibration.json"]].concat());
+    assert!(sentence.contains("it has no calibration of mem"), "{sentence}");
 
     let release = &made.header.environment.get("kernel.release").unwrap();
     fs::write(&file, text.replace(*release, "2.6.32")).unwrap();
@@ -182,6 +198,7 @@ fn every_size_is_tried_at_every_gap() {
         (["--sizes", "60..128:8"], "64 to 9018"),
         (["--gaps", "0us..5us:1us"], "gaps run from 1ns"),
         (["--gaps", "soon"], "not a time"),
+        (["--gaps", "1ns..100s:1ns"], "take larger steps"),
     ] {
         let sentence = world.refuses(&[&sweep[..], &flags].concat());
         assert!(sentence.contains(part), "{sentence}");

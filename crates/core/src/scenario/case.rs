@@ -72,6 +72,12 @@ impl Vary {
         if number > MOST_CASES {
             return Err(format!("it makes {number} cases, and {MOST_CASES} are the most: take larger steps"));
         }
+        let cases = self.cases();
+        let mut names: Vec<String> = cases.iter().map(ToString::to_string).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("`{}` is there twice: name each value once", twice[0]));
+        }
         let fiber = !self.length_m.is_empty() || !self.line_rate.is_empty();
         if fiber && scenario.dut.spool().and_then(|spool| spool.fiber).is_none() {
             return Err("length_m and line_rate are those of a fiber: use dut kind \"spool\" with a fiber".into());
@@ -161,5 +167,6 @@ mod tests {
         assert!(refused("[2.0, 2000.0]", "[2.0, -1.0]").contains("length_m runs from 0"));
         let many = format!("[{}]", "64, ".repeat(10_001));
         assert!(refused("[64, 1522]", &many).contains("20002 cases"));
+        assert!(refused("[64, 1522]", "[64, 64]").contains("is there twice"));
     }
 }
