@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use usect_core::dispersion::{Dispersion, peaks, safe_from};
 use usect_core::run::{ClientRecord, Run};
-use usect_core::scenario::Case;
+use usect_core::scenario::{Case, Scenario};
 use usect_core::trial::Trial;
 
 /// Latency that is at most this many times that of the longest gap is free of queues.
@@ -60,6 +60,17 @@ pub(crate) fn of(run: &Run) -> Vec<Swept> {
     clients.into_iter().map(|(name, cells)| Swept::of(&name, &cells)).collect()
 }
 
+/// `frames of 64 to 1522 bytes, 1.00 to 10.0 µs apart`, of a sweep.
+pub(crate) fn asked(scenario: &Scenario) -> String {
+    let sizes = scenario.vary.frame_size.iter().map(|size| size.with_fcs());
+    let gaps = scenario.vary.rate.iter().chain(&scenario.traffic.rate).map(|rate| rate.resolve(64).offset_ns(1));
+    let ends =
+        |values: Vec<u64>| (values.iter().min().copied().unwrap_or(0), values.iter().max().copied().unwrap_or(0));
+    let ((small, large), (short, long)) = (ends(sizes.map(u64::from).collect()), ends(gaps.collect()));
+    let apart = if short == long { format::ns(short) } else { format::bounded(&format::ns(short), &format::ns(long)) };
+    format!("frames of {small} to {large} bytes, {apart} apart")
+}
+
 impl Swept {
     fn of(client: &str, cells: &Cells) -> Swept {
         let unique = |mut values: Vec<u64>| {
@@ -106,7 +117,10 @@ impl Swept {
             [
                 self.sizes[i].to_string(),
                 median.map_or_else(|| "n/a".to_owned(), |ns| format::ns(ns.round() as i64)),
-                dispersion.map_or_else(dash, |d| format!("{:.2} ns", d.index_ns)),
+                dispersion.map_or_else(dash, |d| match d.index_ns {
+                    small if small < 10.0 => format!("{small:.2} ns"),
+                    large => format::ns(large.round() as i64),
+                }),
                 if self.peaks.contains(&i) { "peak".to_owned() } else { String::new() },
                 dispersion.map_or_else(dash, |d| format::count(d.outliers)),
                 safe,

@@ -289,6 +289,9 @@ fn shown() -> impl Iterator<Item = Quantile> {
 
 fn setup(run: &Run) -> String {
     let dut = run.header.scenario.dut.name();
+    if run.header.procedure == "sweep" {
+        return format!("{}, DUT {dut}", sweep::asked(&run.header.scenario));
+    }
     match run.trials.first() {
         Some(first) => format!("{}, DUT {dut}", format::traffic(&first.trial.traffic, &run.header.scenario.traffic)),
         None => format!("DUT {dut}, no trial was run"),

@@ -177,6 +177,9 @@ impl RunView {
 
 fn setup(stored: &StoredRun) -> String {
     let dut = stored.run.header.scenario.dut.name();
+    if stored.run.header.procedure == "sweep" {
+        return format!("{}, through the DUT “{dut}”", sweep::asked(&stored.run.header.scenario));
+    }
     match stored.run.trials.first() {
         Some(first) => format!(
             "{}, through the DUT “{dut}”",
