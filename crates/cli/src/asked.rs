@@ -9,9 +9,8 @@ use usect_core::frame::FrameSize;
 use usect_core::pattern::Pattern;
 use usect_core::port_name::{Engine, PortName};
 use usect_core::rate::RateSpec;
-use usect_core::scenario::Vary;
 use usect_core::scenario::{
-    ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, Stamp, TrafficSpec, Wait,
+    ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec, Vary, Wait,
 };
 
 /// `usect compare`.
@@ -67,16 +66,7 @@ pub(crate) fn measure(args: &Measure) -> Result<Session> {
         WaitArg::Poll => Wait::Poll,
         WaitArg::Block => Wait::Block,
     };
-    let client = ClientSpec {
-        name: args.tx.engine.name().to_owned(),
-        engine: args.tx.engine,
-        wait,
-        stamp: args.stamp.into(),
-        driver: None,
-        pairs: Vec::new(),
-        tx: Some(args.tx.clone()),
-        rx: Some(args.rx.clone()),
-    };
+    let client = ClientSpec { wait, stamp: args.stamp.into(), ..ClientSpec::between(args.tx.clone(), args.rx.clone()) };
     let mode = match (args.ping_pong, args.round_trip) {
         (true, _) => Mode::PingPong,
         (false, true) => Mode::RoundTrip,
@@ -153,16 +143,7 @@ pub(crate) fn over(args: &Over, size: FrameSize, procedure: &str) -> Result<(Sce
         return load(args.scenario.as_ref().context("name a scenario, or --tx and --rx")?, &args.clients);
     };
     check_ports(tx, rx)?;
-    let client = ClientSpec {
-        name: tx.engine.name().to_owned(),
-        engine: tx.engine,
-        wait: Wait::Poll,
-        stamp: Stamp::App,
-        driver: None,
-        pairs: Vec::new(),
-        tx: Some(tx.clone()),
-        rx: Some(rx.clone()),
-    };
+    let client = ClientSpec::between(tx.clone(), rx.clone());
     let traffic = TrafficSpec::evenly(size, RateSpec::Frames(1));
     let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, ..CoreSpec::default() };
     let scenario = between_ports(client, traffic, cores, args.dpdk.clone().into());

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use usect_core::port_name::Engine;
-use usect_core::scenario::{ClientSpec, CoreSpec, Stamp, TrafficSpec, Wait};
+use usect_core::scenario::{ClientSpec, CoreSpec, TrafficSpec};
 use usect_rig::generate::{Generated, generate};
 
 /// The one document of `--json`, documented in docs/run-json.md.
@@ -36,16 +36,7 @@ pub(crate) fn run(args: &Generate) -> Result<ExitCode> {
     let _lock = session::alone()?;
     let stop = session::stop_on_signal()?;
     let rate = "1".parse().expect("a rate");
-    let client = ClientSpec {
-        name: args.tx.engine.name().to_owned(),
-        engine: args.tx.engine,
-        wait: Wait::Poll,
-        stamp: Stamp::App,
-        driver: None,
-        pairs: Vec::new(),
-        tx: Some(args.tx.clone()),
-        rx: Some(args.rx.clone().unwrap_or_else(|| args.tx.clone())),
-    };
+    let client = ClientSpec::between(args.tx.clone(), args.rx.clone().unwrap_or_else(|| args.tx.clone()));
     let traffic = TrafficSpec::evenly(args.size, rate);
     let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, ..CoreSpec::default() };
     let scenario = asked::between_ports(client, traffic, cores, args.dpdk.clone().into());

@@ -3,14 +3,13 @@
 use crate::frame::FrameSize;
 use crate::rate::{LINE_OVERHEAD, RateSpec};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
 /// Speed of light in vacuum, in metres per second.
 const C0: f64 = 299_792_458.0;
 /// Preamble and start delimiter, which a receiver has had when a frame's first byte comes (IEEE 802.3 §3.1.1).
-const PREAMBLE: u64 = 8;
+pub const PREAMBLE: u64 = 8;
 
 /// A fiber between two interfaces.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -110,9 +109,7 @@ impl FromStr for Fiber {
     type Err = String;
 
     fn from_str(keys: &str) -> Result<Fiber, String> {
-        let read = |e: toml::de::Error| format!("`{keys}` is no fiber: {}", e.message().replace('\n', "; "));
-        let wrapped: BTreeMap<String, Fiber> = toml::from_str(&format!("fiber = {{ {keys} }}")).map_err(read)?;
-        let fiber = wrapped.into_values().next().ok_or_else(|| "a fiber has a length_m and a line_rate".to_owned())?;
+        let fiber: Fiber = crate::inline::read(keys).map_err(|why| format!("`{keys}` is no fiber: {why}"))?;
         fiber.check().map(|()| fiber)
     }
 }

@@ -212,12 +212,7 @@ impl FromStr for FrameSpec {
 
     /// From the keys of `[traffic.frame]`, as TOML with commas between them.
     fn from_str(text: &str) -> Result<FrameSpec, String> {
-        #[derive(Deserialize)]
-        struct Inline {
-            frame: FrameSpec,
-        }
-        let inline = toml::from_str::<Inline>(&format!("frame = {{ {text} }}"));
-        inline.map(|inline| inline.frame).map_err(|e| e.message().replace('\n', "; "))
+        crate::inline::read(text)
     }
 }
 

@@ -14,6 +14,7 @@ pub mod fiber;
 pub mod frame;
 pub mod frame_spec;
 pub mod histogram;
+mod inline;
 pub mod instant;
 pub mod measurement;
 pub mod pattern;

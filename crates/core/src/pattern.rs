@@ -3,7 +3,6 @@
 use crate::capture::Capture;
 use crate::rate::Rate;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -82,9 +81,7 @@ impl FromStr for Pattern {
     type Err = String;
 
     fn from_str(keys: &str) -> Result<Pattern, String> {
-        let read = |e: toml::de::Error| format!("`{keys}` is not a pattern: {}", e.message().replace('\n', "; "));
-        let wrapped: BTreeMap<String, Pattern> = toml::from_str(&format!("pattern = {{ {keys} }}")).map_err(read)?;
-        wrapped.into_values().next().ok_or_else(|| "a pattern has a kind".to_owned())
+        crate::inline::read(keys).map_err(|why| format!("`{keys}` is not a pattern: {why}"))
     }
 }
 

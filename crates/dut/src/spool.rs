@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use std::io;
 use usect_clock::Clock;
 use usect_core::buckets::Recorder;
-use usect_core::fiber::LineRate;
+use usect_core::fiber::{LineRate, PREAMBLE};
+use usect_core::frame::FCS;
 use usect_core::histogram::Histogram;
 use usect_core::instant::Tsc;
 use usect_core::rate::LINE_OVERHEAD;
@@ -19,10 +20,6 @@ use usect_core::stall::{Span, SpanLog, THRESHOLD_NS};
 use usect_core::template::{Tag, Template};
 use usect_port::{BATCH, Beside, Port, Receive, Transmit};
 
-/// Frames are handed over by engines without their FCS.
-const FCS: u64 = 4;
-/// Preamble and start delimiter; see [`LineRate::transmission_ns`].
-const PREAMBLE: u64 = 8;
 /// Parts of a tick in which lines are reckoned, as a power of two.
 const FINE: u32 = 24;
 /// Bytes taken before it is looked again whether a frame is due.
@@ -110,7 +107,8 @@ impl Physics {
 
     #[inline]
     fn due(&mut self, since: Tsc, length: usize) -> Tsc {
-        let bytes = length as u64 + FCS;
+        // Engines hand frames over without their FCS.
+        let bytes = length as u64 + u64::from(FCS);
         let starts = self.free.max(u128::from(since.0) << FINE);
         self.free = starts + u128::from(bytes + LINE_OVERHEAD) * self.per_byte;
         let sent = starts + u128::from(bytes + PREAMBLE) * self.per_byte;

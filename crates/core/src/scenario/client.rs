@@ -100,6 +100,20 @@ pub struct PairSpec {
 }
 
 impl ClientSpec {
+    /// One of a port's engine that polls and stamps by itself, between two ports of the user's own.
+    pub fn between(tx: PortName, rx: PortName) -> ClientSpec {
+        ClientSpec {
+            name: tx.engine.name().to_owned(),
+            engine: tx.engine,
+            wait: Wait::Poll,
+            stamp: Stamp::App,
+            driver: None,
+            pairs: Vec::new(),
+            tx: Some(tx),
+            rx: Some(rx),
+        }
+    }
+
     pub(super) fn check(&self, dut: &DutSpec, traffic: &TrafficSpec) -> Result<(), String> {
         let name = &self.name;
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
