@@ -105,8 +105,7 @@ pub(crate) fn calibrated(usect: &Path) -> Result<Vec<Figure>> {
     let worst = run(usect, &args, |_, run: &Run| {
         let scenario = &run.header.scenario;
         let error = |client: &ClientRecord| {
-            let size = client.case.traffic(&scenario.traffic).frame_size;
-            let expected = client.case.dut(&scenario.dut).physics_ns(size).context("physics is unknown")?;
+            let expected = scenario.physics_ns(&client.case).context("physics is unknown")?;
             let corrected = client.calibrated.as_ref().context("it was not calibrated")?.median_ns.value;
             eprintln!("{}: calibrated, off by {:+.0} ns", client.client, corrected - expected);
             Ok::<f64, anyhow::Error>((corrected - expected).abs())

@@ -201,7 +201,7 @@ impl Calibration {
 /// The median latency that a calibration is about: of the heads, where frames left in trains.
 pub fn median_ns(measured: &Measurement) -> Option<Bounded> {
     match &measured.trains {
-        Some(trains) => stats::median(trains.seen.iter().filter_map(|seen| seen.head_ns).map(|ns| ns as f64).collect()),
+        Some(trains) => trains.head_ns(),
         None => {
             let value = stats::estimates(&measured.latency).first()?.value?;
             Some(Bounded { value: value.ns as f64, low: value.low_ns as f64, high: value.high_ns as f64 })

@@ -1,6 +1,7 @@
 //! How much latencies vary for their size: the index of dispersion of paper 003 §4.3 (equation 3), and its peaks.
 
 use crate::histogram::Histogram;
+use crate::stats::middle;
 use serde::{Deserialize, Serialize};
 
 /// Interquartile ranges beyond the quartiles from which on a value is an outlier (Tukey's fences).
@@ -56,12 +57,8 @@ impl Dispersion {
 /// Which of a row of figures stand out from all: higher than both neighbours, and further above the median than
 /// five times the median distance from it.
 pub fn peaks(row: &[f64]) -> Vec<usize> {
-    let middle = |mut values: Vec<f64>| {
-        values.sort_unstable_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or(0.0)
-    };
-    let median = middle(row.to_vec());
-    let spread = middle(row.iter().map(|value| (value - median).abs()).collect());
+    let median = middle(row.iter().copied()).unwrap_or(0.0);
+    let spread = middle(row.iter().map(|value| (value - median).abs())).unwrap_or(0.0);
     let above = |i: usize| row[i] > median + PEAK * spread;
     let highest = |i: usize| (i == 0 || row[i] > row[i - 1]) && (i + 1 == row.len() || row[i] >= row[i + 1]);
     (0..row.len()).filter(|&i| row.len() > 2 && above(i) && highest(i)).collect()

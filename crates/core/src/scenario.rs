@@ -241,7 +241,7 @@ impl DutSpec {
     }
 
     /// What physics gives a frame of a size that meets no other, in nanoseconds, where that is known.
-    pub fn physics_ns(&self, size: FrameSize) -> Option<f64> {
+    fn physics_ns(&self, size: FrameSize) -> Option<f64> {
         let fiber = match self {
             DutSpec::Spool(spool) if spool.impair.jitter.is_none() => spool.fiber,
             DutSpec::External { fiber } => *fiber,
@@ -344,6 +344,12 @@ impl Scenario {
             .map_err(|e| bad(text, e.span().map_or(0, |s| s.start), e.message().replace('\n', "; ")))?;
         scenario.check().map_err(|(needle, message)| bad(text, text.find(needle).unwrap_or(0), message))?;
         Ok(scenario)
+    }
+
+    /// What physics gives a frame in a case, one way, in nanoseconds, where that is known.
+    pub fn physics_ns(&self, case: &Case) -> Option<f64> {
+        let one_way = !self.traffic.mode.returns();
+        case.dut(&self.dut).physics_ns(case.traffic(&self.traffic).frame_size).filter(|_| one_way)
     }
 
     /// The largest frames of all cases.

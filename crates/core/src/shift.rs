@@ -4,6 +4,7 @@
 //! A two-sided CUSUM (Page 1954) of how far each value lies from the median of the usual ones, in units of their spread.
 //! Single values count no more than six units, so that no stall, however long, is a shift.
 
+use crate::stats::middle;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -104,10 +105,9 @@ impl Shifts {
     }
 }
 
+/// Of values of which there is one.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    let middle = values.len() / 2;
-    *values.select_nth_unstable_by(middle, f64::total_cmp).1
+    middle(values).expect("there is one")
 }
 
 #[cfg(test)]

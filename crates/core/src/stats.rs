@@ -195,6 +195,13 @@ impl Bounded {
     }
 }
 
+/// The middle one of some values, the upper of two; `None` of none.
+pub fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    let at = values.len() / 2;
+    (at < values.len()).then(|| *values.select_nth_unstable_by(at, f64::total_cmp).1)
+}
+
 /// The median of a few values, with the exact binomial interval of its order statistics; `None` below six.
 pub fn median(mut values: Vec<f64>) -> Option<Bounded> {
     values.sort_unstable_by(f64::total_cmp);

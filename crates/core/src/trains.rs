@@ -181,6 +181,11 @@ impl Trains {
         Trains { train, seen: sent.trains.iter().zip(&received.trains).take(whole).map(seen).collect(), runs: vec![0] }
     }
 
+    /// Latency of the heads, in nanoseconds: its median.
+    pub fn head_ns(&self) -> Option<Bounded> {
+        stats::median(self.seen.iter().filter_map(|seen| seen.head_ns).map(|ns| ns as f64).collect())
+    }
+
     /// When each run's late trains left: those whose latency (the head's, or the mean where every frame has one) is more
     /// than three interquartile ranges beyond the upper quartile. Of late ones in a row, the first.
     fn late(&self) -> Vec<Vec<u64>> {
@@ -262,7 +267,7 @@ impl TrainsRecord {
         TrainsRecord {
             trains: seen.len() as u64,
             whole: seen.iter().filter(|s| s.received == train.length).count() as u64,
-            head_ns: stats::median(seen.iter().filter_map(|s| s.head_ns).map(|ns| ns as f64).collect()),
+            head_ns: trains.head_ns(),
             capacity,
             offered,
             sender_bound: capacity.zip(offered).is_some_and(|(c, o)| c.value >= AS_SENT * o.value),

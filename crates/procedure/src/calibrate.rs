@@ -11,8 +11,7 @@ pub fn of_run(run: &Run, results: &[TrialResult]) -> Vec<Calibration> {
     let of = |record: &ClientRecord| {
         let own: Vec<&TrialResult> = results.iter().filter(|r| r.trial.label() == record.client).collect();
         let first = own.first()?;
-        let dut = record.case.dut(&scenario.dut);
-        let expected_ns = dut.physics_ns(first.trial.traffic.frame_size)?;
+        let expected_ns = scenario.physics_ns(&record.case)?;
         let pooled = record.median_ns?;
         let medians: Vec<f64> = own.iter().filter_map(|r| median_ns(&r.client)).map(|m| m.value).collect();
         let correction = Bounded {
@@ -24,7 +23,7 @@ pub fn of_run(run: &Run, results: &[TrialResult]) -> Vec<Calibration> {
             key: Key::of(&first.trial, scenario),
             correction_ns: correction.minus(expected_ns),
             expected_ns,
-            path: dut.to_string(),
+            path: record.case.dut(&scenario.dut).to_string(),
             made: created.clone(),
             run: id.clone(),
             host: Fingerprint::of(environment),

@@ -17,11 +17,9 @@ pub(crate) struct CalibratedRow<'a> {
 /// The rows of a run; none where no instrument was calibrated.
 pub(crate) fn rows(run: &Run) -> Vec<CalibratedRow<'_>> {
     let scenario = &run.header.scenario;
-    let one_way = !scenario.traffic.mode.returns();
     let row = |client| -> Option<CalibratedRow<'_>> {
         let client: &ClientRecord = client;
-        let size = client.case.traffic(&scenario.traffic).frame_size;
-        let expected_ns = client.case.dut(&scenario.dut).physics_ns(size).filter(|_| one_way);
+        let expected_ns = scenario.physics_ns(&client.case);
         Some(CalibratedRow { client, calibrated: client.calibrated.as_ref()?, expected_ns })
     };
     run.clients.iter().filter_map(row).collect()

@@ -155,18 +155,13 @@ pub(crate) fn traffic(traffic: &Traffic, asked: &TrafficSpec) -> String {
 pub(crate) fn protocol(header: &Header) -> String {
     let p = &header.protocol;
     let runs = if p.runs == 1 { "one run".to_owned() } else { format!("{} runs", p.runs) };
-    if header.procedure == "sweep" {
-        return format!("{}: {runs} per client, size and gap", header.procedure);
-    }
-    if p.warmup_s == 0.0 && header.scenario.traffic.pattern.train().is_some() {
-        return format!("{}: {runs} per client", header.procedure);
-    }
-    format!(
-        "{}: {runs} per client, {} each after {} of warm-up",
-        header.procedure,
-        seconds(p.duration_s),
-        seconds(p.warmup_s)
-    )
+    // Of some the number of frames says how long they take.
+    let each = match header.procedure.as_str() {
+        "sweep" => ", size and gap".to_owned(),
+        "convoy" | "train" => String::new(),
+        _ => format!(", {} each after {} of warm-up", seconds(p.duration_s), seconds(p.warmup_s)),
+    };
+    format!("{}: {runs} per client{each}", header.procedure)
 }
 
 #[cfg(test)]

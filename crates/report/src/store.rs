@@ -193,8 +193,7 @@ fn readable() -> fs::Permissions {
 /// Reads a file of calibrations.
 pub fn read_calibrations(path: &Path) -> Result<Calibrations, StoreError> {
     let damaged = |reason: String| StoreError::Damaged { path: path.to_owned(), reason };
-    let text = read_text(path)?;
-    let json: Value = serde_json::from_str(&text).map_err(|e| damaged(format!("it is not JSON ({e})")))?;
+    let json = read_json(path)?;
     match json.get("schema").and_then(Value::as_str) {
         Some(calibration::SCHEMA) => {}
         found => {
@@ -235,8 +234,7 @@ pub fn open(path: &Path) -> Result<StoredRun, StoreError> {
 pub fn read_run(path: &Path) -> Result<Run, StoreError> {
     let path = run_json(path);
     let damaged = |reason: String| StoreError::Damaged { path: path.clone(), reason };
-    let text = read_text(&path)?;
-    let json: Value = serde_json::from_str(&text).map_err(|e| damaged(format!("it is not JSON ({e})")))?;
+    let json = read_json(&path)?;
     match json.get("schema").and_then(Value::as_str) {
         Some(SCHEMA) => {}
         Some(other) => return Err(StoreError::Schema { path, found: one_line(other) }),
@@ -251,6 +249,11 @@ pub fn read_run(path: &Path) -> Result<Run, StoreError> {
 
 fn run_json(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(RUN_JSON) } else { path.to_owned() }
+}
+
+fn read_json(path: &Path) -> Result<Value, StoreError> {
+    let damaged = |e| StoreError::Damaged { path: path.to_owned(), reason: format!("it is not JSON ({e})") };
+    serde_json::from_str(&read_text(path)?).map_err(damaged)
 }
 
 fn read_text(path: &Path) -> Result<String, StoreError> {

@@ -54,38 +54,24 @@ impl Page<'_> {
     /// Capacity and loss beside the heads' latency, where frames left in trains.
     fn trains(&self) -> String {
         let rows = trains::rows(self.run);
-        if rows.is_empty() {
-            return String::new();
-        }
-        let table = self.written("trains", &trains::HEADS, rows.iter().map(|row| (row.client, row.cells().into())));
-        let caveats = rows.iter().flat_map(|row| row.caveats().map(|said| format!("{}: {said}", row.client.client)));
-        let mut lines = vec![table];
-        lines.extend(caveats);
-        lines.push(self.styled("2", &wrapped(trains::READING)));
-        lines.join("\n")
+        let caveats = rows.iter().flat_map(|row| row.caveats().map(|said| (row.client, said)));
+        let cells = rows.iter().map(|row| (row.client, row.cells().into()));
+        self.section("trains", &trains::HEADS, cells, caveats, trains::READING)
     }
 
     /// Medians with and without what instruments add, where that is known.
     fn calibrated(&self) -> String {
         let rows = calibrated::rows(self.run);
-        if rows.is_empty() {
-            return String::new();
-        }
-        let rows = rows.iter().map(|row| (row.client, row.cells().into()));
-        let table = self.written("calibrated", &calibrated::HEADS, rows);
-        format!("{table}\n{}", self.styled("2", &wrapped(calibrated::READING)))
+        let cells = rows.iter().map(|row| (row.client, row.cells().into()));
+        self.section("calibrated", &calibrated::HEADS, cells, std::iter::empty(), calibrated::READING)
     }
 
     /// How many samples figures need, where that was asked.
     fn converge(&self) -> String {
         let rows = converge::rows(self.run);
-        if rows.is_empty() {
-            return String::new();
-        }
-        let table = self.written("converge", &converge::HEADS, rows.iter().map(|row| (row.client, row.cells().into())));
-        let caveats = rows.iter().filter_map(|row| Some(format!("{}: {}", row.client.client, row.caveat()?)));
-        let reading = self.styled("2", &wrapped(converge::READING));
-        std::iter::once(table).chain(caveats).chain([reading]).collect::<Vec<_>>().join("\n")
+        let caveats = rows.iter().filter_map(|row| Some((row.client, row.caveat()?)));
+        let cells = rows.iter().map(|row| (row.client, row.cells().into()));
+        self.section("converge", &converge::HEADS, cells, caveats, converge::READING)
     }
 
     /// A line per size.
@@ -104,19 +90,27 @@ impl Page<'_> {
         text.join("\n")
     }
 
-    /// A table of figures with their intervals beneath.
-    fn written<'a>(
+    /// A table of figures with their intervals beneath, what to know of them, and how to read it; nothing without rows.
+    fn section<'a>(
         &self,
         name: &str,
         heads: &[&str],
         rows: impl Iterator<Item = (&'a ClientRecord, Vec<Written>)>,
+        caveats: impl Iterator<Item = (&'a ClientRecord, String)>,
+        reading: &str,
     ) -> String {
+        let mut rows = rows.peekable();
+        if rows.peek().is_none() {
+            return String::new();
+        }
         let mut table = self.table(std::iter::once(name).chain(heads.iter().copied()).map(str::to_owned), 1);
         for (client, cells) in rows {
             table.add_row(named(&client.client, cells.iter().map(|cell| cell.figure.clone())));
             table.add_row(named("", cells.into_iter().map(|cell| cell.interval.unwrap_or_default())));
         }
-        trimmed(&table)
+        let caveats = caveats.map(|(client, said)| format!("{}: {said}", client.client));
+        let reading = self.styled("2", &wrapped(reading));
+        std::iter::once(trimmed(&table)).chain(caveats).chain([reading]).collect::<Vec<_>>().join("\n")
     }
 
     fn verdicts(&self) -> String {

@@ -31,13 +31,12 @@ pub(crate) fn rows(run: &Run) -> Vec<TrainRow<'_>> {
     let row = |client| -> Option<TrainRow<'_>> {
         let client: &ClientRecord = client;
         let size = client.case.traffic(&scenario.traffic).frame_size;
-        let dut = client.case.dut(&scenario.dut);
-        let fiber = dut.fiber();
+        let fiber = client.case.dut(&scenario.dut).fiber();
         Some(TrainRow {
             client,
             trains: client.measured.trains.as_ref()?,
             size,
-            expected_ns: dut.physics_ns(size),
+            expected_ns: scenario.physics_ns(&client.case),
             line: fiber.map(|fiber| fiber.line_rate.frames_per_second(size)),
         })
     };
@@ -53,7 +52,7 @@ impl TrainRow<'_> {
         let head = self.trains.head_ns;
         let error = head.zip(self.expected_ns).map(|(head, expected)| head.minus(expected));
         let bits = (self.size.without_fcs() * 8) as f64;
-        let capacity = self.trains.capacity.map(|capacity| capacity.times(bits));
+        let capacity = self.trains.bits(self.size).map(|[frames, ..]| frames);
         let line = self.line.map(|line| line * bits);
         let off = capacity.zip(line).map(|(capacity, line)| capacity.minus(line).times(1.0 / line));
         [

@@ -1,10 +1,11 @@
 //! What the page shows besides its plots, laid out as plain tables of text.
 
+use crate::converge::{self, ConvergeRow};
 use crate::grid::{Entry, Grid, Line};
 use crate::series::{Series, letter};
 use crate::sweep::{self, Swept};
 use crate::trains::{self, TrainRow};
-use crate::{StoredRun, calibrated, converge, format, grids, verdict};
+use crate::{StoredRun, calibrated, format, grids, verdict};
 use serde::Serialize;
 use usect_core::environment::Environment;
 use usect_core::run::Record;
@@ -110,10 +111,11 @@ fn title(runs: &[StoredRun]) -> String {
 fn notes(runs: &[StoredRun], series: &[Series<'_>]) -> Vec<(String, String)> {
     let mut notes: Vec<(Vec<String>, String)> = Vec::new();
     let rows: Vec<TrainRow<'_>> = runs.iter().flat_map(|run| trains::rows(&run.run)).collect();
+    let settling: Vec<ConvergeRow<'_>> = runs.iter().flat_map(|run| converge::rows(&run.run)).collect();
     for s in series {
         let trains = rows.iter().find(|row| std::ptr::eq(row.client, s.client));
-        let settle = runs.iter().flat_map(|run| converge::rows(&run.run));
-        let settle = settle.filter(|row| std::ptr::eq(row.client, s.client)).filter_map(|row| row.caveat());
+        let settling = settling.iter().filter(|row| std::ptr::eq(row.client, s.client));
+        let settle = settling.filter_map(ConvergeRow::caveat);
         for note in own_notes(s).into_iter().chain(trains.into_iter().flat_map(TrainRow::caveats)).chain(settle) {
             match notes.iter_mut().find(|(_, text)| *text == note) {
                 Some((labels, _)) => labels.push(s.label()),
