@@ -28,40 +28,51 @@ pub struct Sampler {
     since_s: f64,
 }
 
-/// The samples of one interval: bucket and count.
+/// The samples of one interval.
 #[derive(Debug)]
-struct Interval {
-    at_s: f64,
+pub struct Interval {
+    /// Seconds since the traffic began, at its start.
+    pub from_s: f64,
+    /// Likewise, at its end.
+    pub to_s: f64,
+    /// Bucket and count.
     fresh: Vec<(usize, u64)>,
 }
 
 impl Sampler {
-    /// Closes the interval that ends now, `at_s` seconds after the traffic began.
-    pub fn sample(&mut self, at_s: f64, counts: Vec<u64>) {
+    /// Closes the interval that ends now, `at_s` seconds after the traffic began, and returns it.
+    pub fn sample(&mut self, at_s: f64, counts: Vec<u64>) -> &Interval {
         self.last.resize(counts.len(), 0);
         let pairs = counts.iter().zip(&self.last).enumerate();
         let fresh = pairs.filter(|(_, (now, last))| now > last).map(|(i, (now, last))| (i, now - last)).collect();
-        self.intervals.push(Interval { at_s: self.since_s, fresh });
+        self.intervals.push(Interval { from_s: self.since_s, to_s: at_s, fresh });
         self.last = counts;
         self.since_s = at_s;
+        self.intervals.last().expect("one was just pushed")
     }
 
     /// The series.
     pub fn finish(self) -> Vec<Point> {
-        self.intervals.into_iter().map(Interval::point).collect()
+        self.intervals.iter().map(Interval::point).collect()
     }
 }
 
 impl Interval {
-    fn point(self) -> Point {
-        let histogram = Histogram::from_buckets(self.fresh);
+    /// Its samples.
+    pub fn histogram(&self) -> Histogram {
+        Histogram::from_buckets(self.fresh.iter().copied())
+    }
+
+    /// Its figures.
+    pub fn point(&self) -> Point {
+        let histogram = self.histogram();
         let cumulative = histogram.cumulative();
         let figure = |share| {
             let quantile = Quantile::new(share).expect("constant share");
             stats::estimate(&cumulative, quantile).value.map(|v| v.ns)
         };
         Point {
-            at_s: self.at_s,
+            at_s: self.from_s,
             samples: histogram.samples(),
             p50_ns: figure(0.5),
             p99_ns: figure(0.99),

@@ -26,10 +26,10 @@ const MAD: f64 = 1.4826;
 /// A level that has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Shift {
-    /// The number of the first value of the new level.
-    pub at: u64,
-    /// The number of the value at which it was certain.
-    pub seen_at: u64,
+    /// When the first value of the new level was.
+    pub at: i64,
+    /// When the value was at which it was certain.
+    pub seen_at: i64,
     /// The level before, in nanoseconds.
     pub from_ns: f64,
     /// The level since, in nanoseconds.
@@ -42,44 +42,44 @@ pub struct Shifts {
     usual: VecDeque<f64>,
     up: Suspicion,
     down: Suspicion,
-    next: u64,
 }
 
 /// What has piled up in one direction, and the values since it began.
 #[derive(Debug, Clone, Default)]
 struct Suspicion {
     sum: f64,
-    /// Numbered.
-    values: Vec<(u64, f64)>,
+    /// Each with its time.
+    values: Vec<(i64, f64)>,
 }
 
 impl Suspicion {
-    fn add(&mut self, number: u64, value: f64, units: f64) {
+    fn add(&mut self, at: i64, value: f64, units: f64) {
         if self.sum + units <= 0.0 {
             *self = Suspicion::default();
             return;
         }
         self.sum += units;
-        self.values.push((number, value));
+        self.values.push((at, value));
     }
 }
 
 impl Shifts {
-    /// The next value, in nanoseconds; `None` where an interval has none. Returns a shift once it is certain, and then
-    /// takes the new level for the usual one.
-    pub fn next(&mut self, value: Option<f64>) -> Option<Shift> {
-        let number = self.next;
-        self.next += 1;
-        let value = value?;
-        if self.usual.len() < FEWEST {
+    /// The level: the median of the usual values, in nanoseconds, once there are enough to say.
+    pub fn level_ns(&self) -> Option<f64> {
+        (self.usual.len() >= FEWEST).then(|| median(self.usual.iter().copied()))
+    }
+
+    /// The next value, in nanoseconds, and when it was, on any clock that rises. Returns a shift once it is certain, and
+    /// then takes the new level for the usual one.
+    pub fn next(&mut self, at: i64, value: f64) -> Option<Shift> {
+        let Some(level) = self.level_ns() else {
             self.usual.push_back(value);
             return None;
-        }
-        let level = median(self.usual.iter().copied());
+        };
         let spread = MAD * median(self.usual.iter().map(|v| (v - level).abs()));
         let units = ((value - level) / spread.max(LEAST_NS).max(level.abs() * LEAST_SHARE)).clamp(-MOST, MOST);
-        self.up.add(number, value, units - ALLOWED);
-        self.down.add(number, value, -units - ALLOWED);
+        self.up.add(at, value, units - ALLOWED);
+        self.down.add(at, value, -units - ALLOWED);
         let found = [&self.up, &self.down].into_iter().find(|suspicion| suspicion.sum >= ALARM).cloned();
         let Some(found) = found else {
             self.learn(value);
@@ -87,11 +87,11 @@ impl Shifts {
         };
         let to_ns = median(found.values.iter().map(|(_, value)| *value));
         // A stall shortly before may have begun the suspicion: the new level begins where two values in a row are near it.
-        let near = |(_, value): &(u64, f64)| (value - to_ns).abs() < (to_ns - level).abs() / 2.0;
+        let near = |(_, value): &(i64, f64)| (value - to_ns).abs() < (to_ns - level).abs() / 2.0;
         let first = found.values.windows(2).position(|pair| pair.iter().all(near)).unwrap_or(0);
         let new = &found.values[first..];
-        *self = Shifts { usual: new.iter().map(|(_, value)| *value).collect(), next: self.next, ..Shifts::default() };
-        Some(Shift { at: new[0].0, seen_at: number, from_ns: level, to_ns })
+        *self = Shifts { usual: new.iter().map(|(_, value)| *value).collect(), ..Shifts::default() };
+        Some(Shift { at: new[0].0, seen_at: at, from_ns: level, to_ns })
     }
 
     /// What is no reason for suspicion is usual: the level may drift.
@@ -133,7 +133,7 @@ mod tests {
 
     fn shifts(values: impl Iterator<Item = f64>) -> Vec<Shift> {
         let mut shifts = Shifts::default();
-        values.filter_map(|value| shifts.next(Some(value))).collect()
+        (0..).zip(values).filter_map(|(at, value)| shifts.next(at, value)).collect()
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
             _ if i % 7 == 0 => None,
             _ => Some(v),
         });
-        let found: Vec<Shift> = steps.filter_map(|value| shifts.next(value)).collect();
+        let found: Vec<Shift> = (0..).zip(steps).filter_map(|(at, value)| shifts.next(at, value?)).collect();
         assert_eq!(found.len(), 2, "{found:?}");
         assert!((596..=604).contains(&found[1].at) && found[1].to_ns < found[1].from_ns, "{found:?}");
     }

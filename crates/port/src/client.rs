@@ -23,8 +23,8 @@ use usect_core::trial::Traffic;
 
 /// Runs a traffic over a path and returns what it measured.
 pub trait Client: Send {
-    /// A window on the running measurement, to be taken before [`Client::run`].
-    fn probe(&self) -> Arc<dyn Probe>;
+    /// A window on the next run, to be taken before each [`Client::run`].
+    fn probe(&mut self) -> Arc<dyn Probe>;
 
     /// Sends the traffic, receives it and returns when the last frame is in, or given up. When
     /// `control` says stop, it ends early with what it has.
@@ -220,7 +220,8 @@ fn pinned(core: usize) -> Result<(), ClientError> {
 }
 
 impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
-    fn probe(&self) -> Arc<dyn Probe> {
+    fn probe(&mut self) -> Arc<dyn Probe> {
+        self.live = Arc::new(Live { stop: self.live.stop.clone(), ..Live::default() });
         self.live.clone()
     }
 

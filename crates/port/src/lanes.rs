@@ -55,8 +55,10 @@ impl Probe for Windows {
 }
 
 impl Client for Lanes {
-    fn probe(&self) -> Arc<dyn Probe> {
-        Arc::new(Windows(self.0.iter().filter(|lane| lane.pooled).map(|lane| lane.client.probe()).collect()))
+    fn probe(&mut self) -> Arc<dyn Probe> {
+        // Of each, also of those that nobody looks through: it begins anew.
+        let all = self.0.iter_mut().map(|lane| (lane.pooled, lane.client.probe()));
+        Arc::new(Windows(all.filter(|(pooled, _)| *pooled).map(|(_, probe)| probe).collect()))
     }
 
     fn run(&mut self, traffic: &Traffic, control: &Control) -> Result<Outcome, ClientError> {

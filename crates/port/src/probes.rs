@@ -202,14 +202,15 @@ impl Probe for Seen {
 
 impl Probed {
     /// Probes beside a load.
-    pub fn new(load: Box<dyn Client>, prober: Box<dyn Prober>, cards: Arc<Cards>) -> Probed {
+    pub fn new(mut load: Box<dyn Client>, prober: Box<dyn Prober>, cards: Arc<Cards>) -> Probed {
         let seen = Arc::new(Seen { load: load.probe(), latency: Recorder::default() });
         Probed { load, prober, cards, seen }
     }
 }
 
 impl Client for Probed {
-    fn probe(&self) -> Arc<dyn Probe> {
+    fn probe(&mut self) -> Arc<dyn Probe> {
+        self.seen = Arc::new(Seen { load: self.load.probe(), latency: Recorder::default() });
         self.seen.clone()
     }
 

@@ -14,6 +14,7 @@ mod sampling;
 mod trial;
 
 pub use sampling::Progress;
+pub use trial::Standing;
 
 use path::Path;
 use place::Placement;
@@ -177,5 +178,13 @@ impl Rig {
     /// Runs one trial; `progress` is called several times a second.
     pub fn run(&mut self, trial: &Trial, progress: &mut dyn FnMut(&Progress)) -> Result<TrialResult, RigError> {
         trial::run(self, trial, progress)
+    }
+
+    /// Opens a path for a trial that is to be run again and again.
+    pub fn open(&self, trial: &Trial) -> Result<Standing<'_>, RigError> {
+        if trial.client.engine == Engine::Kernel {
+            return Err(RigError::Asked("the kernel engine measures once per opening: use another engine".into()));
+        }
+        Standing::open(self, trial)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use usect_core::series::{Point, Sampler};
+use usect_core::series::{Interval, Point, Sampler};
 use usect_core::trial::Traffic;
 use usect_port::Cards;
 use usect_port::client::{Control, Probe};
@@ -16,7 +16,7 @@ const POINTS: u32 = 600;
 
 /// How far a trial is.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress {
+pub struct Progress<'a> {
     /// Seconds since it began.
     pub elapsed_s: f64,
     /// Seconds that its traffic takes.
@@ -25,6 +25,8 @@ pub struct Progress {
     pub sent: u64,
     /// Measured frames received.
     pub received: u64,
+    /// The interval of the time series that has just ended, if one has.
+    pub closed: Option<&'a Interval>,
 }
 
 /// Watches until `done`; returns the series of the client and of the truth.
@@ -45,8 +47,9 @@ pub(crate) fn watch(
     loop {
         let over = done.load(Relaxed);
         let elapsed = begun.elapsed();
+        let mut closed = None;
         if elapsed >= next || over {
-            client.sample(elapsed.as_secs_f64(), probes.0.latency());
+            closed = Some(client.sample(elapsed.as_secs_f64(), probes.0.latency()));
             if let Some(probe) = probes.1 {
                 truth.sample(elapsed.as_secs_f64(), probe.latency());
             }
@@ -62,6 +65,7 @@ pub(crate) fn watch(
             expected_s: expected.as_secs_f64(),
             sent: probes.0.sent(),
             received: probes.0.received(),
+            closed,
         });
         if over {
             return (client.finish(), truth.finish());

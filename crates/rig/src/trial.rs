@@ -33,28 +33,13 @@ const LARGEST_XDP: usize = 3520;
 /// Runs a trial on a rig.
 pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress)) -> Result<TrialResult, RigError> {
     let started = jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
-    let ends = rig.path.ends(&trial.client)?;
-    let Started { mut dut, inside } = start_dut(rig, trial, &ends)?;
-    let beside = dut.as_mut().and_then(|dut| dut.guest());
-    let one_way = !trial.traffic.mode.returns();
-    let known_delay_ns = trial.case.dut(&rig.path.dut).known_delay_ns(trial.traffic.frame_size).filter(|_| one_way);
-    let tap = attach_tap(rig, trial, &ends)?;
-    // Devices of DPDK are told when they are opened.
-    let by_kernel = trial.client.stamp == Stamp::Nic && trial.client.engine != Engine::Dpdk;
-    let cards = by_kernel.then(|| StampingCards::on(trial, &ends)).transpose()?;
-    let probed = cards.as_ref().filter(|cards| cards.ptp_only);
-    let clocks = cards.as_ref().map(|cards| cards.clocks.clone());
-    let taps = tap.as_ref().map(Tap::stamps);
-    let route = match probed {
-        Some(_) => Route { taps, ..Route::default() },
-        None => Route { stamp: trial.client.stamp, taps, cards: clocks.clone() },
-    };
-    let mut opened = with_pairs(rig, trial, &ends, route, inside, beside)?;
-    if let Some(cards) = probed {
-        opened.client = cards.probe(opened.client, &ends)?;
-    }
-    opened.cards = clocks.or(opened.cards);
-    let Measured { outcome, series, reflected, bridge } = measure(rig, trial, &ends, opened, tap.as_ref(), progress)?;
+    let mut standing = Standing::open(rig, trial)?;
+    let Measured { outcome, series, bridge } = standing.measure(progress)?;
+    let Standing { dut, tap, opened, .. } = standing;
+    let Opened { client, reflector, .. } = opened;
+    let reflected = reflector.map_or(Ok(Report::default()), |r| r.stop())?;
+    // Its receiving thread may have the DUT's work.
+    drop(client);
     let report = dut.map_or(Ok(Report::default()), |d| d.stop())?;
     let mut watched = outcome.watched;
     let others = report.watches.into_iter().chain(reflected.watches);
@@ -63,6 +48,7 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     attribute(&mut client, &outcome.slow, &watched);
     client.balance()?;
     client.series = series.0;
+    let one_way = !trial.traffic.mode.returns();
     let seen = tap.map(Tap::finish).or_else(|| Some(imposed(report.imposed?, &bridge)).filter(|_| one_way));
     let truth = seen.map(|(mut truth, slow)| {
         attribute(&mut truth, &slow, &watched);
@@ -70,15 +56,93 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
         truth.series = series.1;
         Ok::<_, RigError>(truth)
     });
+    let known_delay_ns = trial.case.dut(&rig.path.dut).known_delay_ns(trial.traffic.frame_size);
     Ok(TrialResult {
         trial: trial.clone(),
         started,
         client,
         truth: truth.transpose()?,
-        known_delay_ns,
+        known_delay_ns: known_delay_ns.filter(|_| one_way),
         dut: report.done,
         partial: rig.stop.load(Relaxed).then(|| "interrupted".to_owned()),
     })
+}
+
+/// A path with everything open and running that a trial needs; dropping it closes and stops it.
+pub struct Standing<'a> {
+    rig: &'a Rig,
+    trial: Trial,
+    ends: Ends,
+    // Before the DUT: its receiving thread may have the DUT's work.
+    opened: Opened,
+    dut: Option<Box<dyn Dut>>,
+    tap: Option<Tap>,
+}
+
+impl<'a> Standing<'a> {
+    /// Starts the DUT, taps the wires, opens the client.
+    pub(crate) fn open(rig: &'a Rig, trial: &Trial) -> Result<Standing<'a>, RigError> {
+        let ends = rig.path.ends(&trial.client)?;
+        let Started { mut dut, inside } = start_dut(rig, trial, &ends)?;
+        let beside = dut.as_mut().and_then(|dut| dut.guest());
+        let tap = attach_tap(rig, trial, &ends)?;
+        // Devices of DPDK are told when they are opened.
+        let by_kernel = trial.client.stamp == Stamp::Nic && trial.client.engine != Engine::Dpdk;
+        let cards = by_kernel.then(|| StampingCards::on(trial, &ends)).transpose()?;
+        let probed = cards.as_ref().filter(|cards| cards.ptp_only);
+        let clocks = cards.as_ref().map(|cards| cards.clocks.clone());
+        let taps = tap.as_ref().map(Tap::stamps);
+        let route = match probed {
+            Some(_) => Route { taps, ..Route::default() },
+            None => Route { stamp: trial.client.stamp, taps, cards: clocks.clone() },
+        };
+        let mut opened = with_pairs(rig, trial, &ends, route, inside, beside)?;
+        if let Some(cards) = probed {
+            opened.client = cards.probe(opened.client, &ends)?;
+        }
+        opened.cards = clocks.or(opened.cards);
+        Ok(Standing { rig, trial: trial.clone(), ends, opened, dut, tap })
+    }
+
+    /// Runs the client once more over the open path. What the DUT and its threads did is not known before it stops:
+    /// samples that their stalls touched are not told apart.
+    pub fn again(&mut self, progress: &mut dyn FnMut(&Progress)) -> Result<Measurement, RigError> {
+        let Measured { outcome, series, .. } = self.measure(progress)?;
+        let mut client = outcome.measurement;
+        attribute(&mut client, &outcome.slow, &outcome.watched);
+        client.balance()?;
+        client.series = series.0;
+        Ok(client)
+    }
+
+    /// Runs the client inside the sender's namespace, and watches it from here.
+    fn measure(&mut self, progress: &mut dyn FnMut(&Progress)) -> Result<Measured, RigError> {
+        let Standing { rig, trial, ends, opened, tap, .. } = self;
+        let Opened { client, cards, .. } = opened;
+        let (probe, truth) = (client.probe(), tap.as_ref().map(Tap::probe));
+        let control = Control { stop: rig.stop.clone(), bridge: Mutex::new(rig.clock.bridge()) };
+        let done = AtomicBool::new(false);
+        let watcher = std::thread::current();
+        let (outcome, series) = std::thread::scope(|scope| {
+            let work = || {
+                let _end = Ending(&done, &watcher);
+                within(ends.tx.netns.as_deref(), || client.run(&trial.traffic, &control))
+            };
+            let running = scope.spawn(work);
+            let (probes, clocks) = ((&probe, truth.as_ref()), (&control, cards.as_deref()));
+            let series = sampling::watch(&done, &trial.traffic, probes, clocks, progress);
+            (running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), series)
+        });
+        let outcome = outcome?.map_err(|source| RigError::Client { client: trial.client.name.clone(), source })?;
+        Ok(Measured { outcome, series, bridge: control.bridge() })
+    }
+}
+
+/// What a client's run brought home.
+struct Measured {
+    outcome: Outcome,
+    series: (Vec<usect_core::series::Point>, Vec<usect_core::series::Point>),
+    bridge: usect_core::instant::Bridge,
 }
 
 /// Opens the client of a trial, and beside it one for each further pair of its ports.
@@ -253,44 +317,6 @@ fn attach_tap(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Option<Tap>, RigE
         measure_from: trial.traffic.warmup_frames,
     };
     Ok(Some(within(cuts.near.0.netns.as_deref(), || Tap::attach(&what))??))
-}
-
-/// What a trial brought home.
-struct Measured {
-    outcome: Outcome,
-    series: (Vec<usect_core::series::Point>, Vec<usect_core::series::Point>),
-    /// What the reflector of a round trip did.
-    reflected: Report,
-    bridge: usect_core::instant::Bridge,
-}
-
-/// Runs the client inside the sender's namespace, and watches it from here.
-fn measure(
-    rig: &Rig,
-    trial: &Trial,
-    ends: &Ends,
-    opened: Opened,
-    tap: Option<&Tap>,
-    progress: &mut dyn FnMut(&Progress),
-) -> Result<Measured, RigError> {
-    let Opened { mut client, reflector, sinks: _sinks, cards } = opened;
-    let (probe, truth) = (client.probe(), tap.map(Tap::probe));
-    let control = Control { stop: rig.stop.clone(), bridge: Mutex::new(rig.clock.bridge()) };
-    let done = AtomicBool::new(false);
-    let watcher = std::thread::current();
-    let (outcome, series) = std::thread::scope(|scope| {
-        let work = || {
-            let _end = Ending(&done, &watcher);
-            within(ends.tx.netns.as_deref(), || client.run(&trial.traffic, &control))
-        };
-        let running = scope.spawn(work);
-        let series =
-            sampling::watch(&done, &trial.traffic, (&probe, truth.as_ref()), (&control, cards.as_deref()), progress);
-        (running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), series)
-    });
-    let outcome = outcome?.map_err(|source| RigError::Client { client: trial.client.name.clone(), source })?;
-    let reflected = reflector.map_or(Ok(Report::default()), |r| r.stop())?;
-    Ok(Measured { outcome, series, reflected, bridge: control.bridge() })
 }
 
 /// Tells the watcher that the client is done, also when it panicked.

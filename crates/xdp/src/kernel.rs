@@ -332,7 +332,7 @@ fn generator_failed(error: io::Error) -> ClientError {
 }
 
 impl Client for KernelClient {
-    fn probe(&self) -> Arc<dyn Probe> {
+    fn probe(&mut self) -> Arc<dyn Probe> {
         self.loaded.state.clone()
     }
 

@@ -42,8 +42,24 @@ pub struct Impairments {
     /// What it holds each frame for besides; frames stay in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Jitter>,
+    /// A longer way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detour: Option<Detour>,
     /// Of its random numbers.
     pub seed: u64,
+}
+
+/// A longer way for a while, as when an operator takes a fiber over another path (paper 003 §1).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Detour {
+    /// When it begins, in seconds after the spool's first frame.
+    pub after_s: f64,
+    /// How long it lasts, in seconds; to the end, where that isn't said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_s: Option<f64>,
+    /// What it adds, in nanoseconds.
+    pub by_ns: u64,
 }
 
 /// A distribution of additional delays, in nanoseconds.
@@ -82,7 +98,17 @@ impl Impairments {
         *self == Impairments { seed: self.seed, ..Impairments::default() }
     }
 
+    /// Whether frames are held for different times.
+    pub fn vary(&self) -> bool {
+        self.jitter.is_some() || self.detour.is_some()
+    }
+
     fn check(&self) -> Result<(), String> {
+        let time = |seconds: f64| (0.0..=1e6).contains(&seconds);
+        let bad = |d: Detour| !time(d.after_s) || !d.for_s.is_none_or(time) || d.by_ns > LONGEST_DELAY_NS;
+        if self.detour.is_some_and(bad) {
+            return Err("impair.detour lasts from after_s for for_s, 0 to 1000000 s, and adds by_ns, up to 1000000000".into());
+        }
         for (name, share) in [("loss", self.loss), ("duplicate", self.duplicate), ("reorder", self.reorder)] {
             if !(0.0..=1.0).contains(&share) {
                 return Err(format!("impair.{name} is a share of the frames, from 0 to 1"));
@@ -101,11 +127,10 @@ impl Impairments {
 }
 
 impl SpoolSpec {
-    /// What it imposes on a frame that meets no other, in nanoseconds, to the nearest; `None` where jitter makes that
-    /// different for each.
+    /// What it imposes on a frame that meets no other, in nanoseconds, to the nearest; `None` where that is different for
+    /// each.
     pub fn known_delay_ns(&self, size: FrameSize) -> Option<u64> {
-        let fixed = self.impair.jitter.is_none();
-        fixed.then(|| self.delay_ns.unwrap_or_else(|| self.fiber.map_or(0, |f| f.delay_ns(size).round() as u64)))
+        (!self.impair.vary()).then(|| self.delay_ns.unwrap_or_else(|| self.fiber.map_or(0, |f| f.delay_ns(size).round() as u64)))
     }
 
     /// The time that it adds to every frame, whatever its size, in nanoseconds.
@@ -164,5 +189,7 @@ mod tests {
         assert!(refused(jitter).contains("impair.jitter"));
         let jitter = "delay_ns = 1\nimpair = { jitter = { distribution = \"uniform\", most_ns = 100.0 } }";
         assert_eq!(toml::from_str::<SpoolSpec>(jitter).unwrap().known_delay_ns(FrameSize::MIN), None);
+        let detour = "delay_ns = 1\nimpair = { detour = { after_s = -1.0, by_ns = 100 } }";
+        assert!(refused(detour).contains("impair.detour lasts from after_s"));
     }
 }

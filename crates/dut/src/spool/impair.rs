@@ -4,7 +4,7 @@ use rand_distr::{Distribution, Exp, Normal, Pareto, StandardUniform, Uniform};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 use usect_core::instant::{TickRate, Tsc};
-use usect_core::scenario::{Impairments, Jitter};
+use usect_core::scenario::{Detour, Impairments, Jitter};
 
 /// What becomes of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(super) struct Impairing {
     spec: Impairments,
     jitter: Option<Delays>,
     rate: TickRate,
+    /// When the first frame would have left.
+    began: Option<Tsc>,
     /// When the last frame leaves: none leaves earlier.
     last: Tsc,
     lost: u64,
@@ -70,6 +72,7 @@ impl Impairing {
             spec: *spec,
             jitter: spec.jitter.as_ref().map(Delays::of),
             rate,
+            began: None,
             last: Tsc(0),
             lost: 0,
             doubled: 0,
@@ -102,9 +105,18 @@ impl Impairing {
 
     /// When a frame leaves that would have left at `due`.
     pub(super) fn delayed(&mut self, due: Tsc) -> Tsc {
-        let more = self.jitter.as_ref().map_or(0, |jitter| jitter.draw(&mut self.random));
+        let jitter = self.jitter.as_ref().map_or(0, |jitter| jitter.draw(&mut self.random));
+        let more = jitter + self.spec.detour.map_or(0, |detour| self.way_round(&detour, due));
         self.last = self.last.max(Tsc(due.0 + self.rate.ticks(more)));
         self.last
+    }
+
+    /// What a detour adds to a frame, in nanoseconds.
+    fn way_round(&mut self, detour: &Detour, due: Tsc) -> u64 {
+        let began = *self.began.get_or_insert(due);
+        let since_s = self.rate.ns(due.0.saturating_sub(began.0)) as f64 / 1e9;
+        let over = detour.for_s.is_some_and(|lasts_s| since_s >= detour.after_s + lasts_s);
+        if since_s >= detour.after_s && !over { detour.by_ns } else { 0 }
     }
 
     /// A frame that was to be overtaken was not.
@@ -116,5 +128,22 @@ impl Impairing {
     pub(super) fn done(self) -> [(String, u64); 3] {
         [("lost", self.lost), ("duplicated", self.doubled), ("reordered", self.overtaken)]
             .map(|(name, number)| (name.to_owned(), number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_detour_begins_and_ends_in_its_time() {
+        let detour = Detour { after_s: 2.0, for_s: Some(3.0), by_ns: 1_000 };
+        let spec = Impairments { detour: Some(detour), ..Impairments::default() };
+        let mut impairing = Impairing::new(&spec, TickRate::nanoseconds());
+        let mut adds = |ms: u64| {
+            let due = 7_000_000_000 + ms * 1_000_000;
+            impairing.delayed(Tsc(due)).0 - due
+        };
+        assert_eq!([0, 1_999, 2_000, 4_999, 5_000].map(&mut adds), [0, 0, 1_000, 1_000, 0]);
     }
 }
