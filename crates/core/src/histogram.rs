@@ -1,8 +1,11 @@
 //! A distribution of nanoseconds, saved in HdrHistogram's standard encoding.
 
 use crate::buckets;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram as Hdr;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use serde::de::Error;
 
 /// A distribution of nanoseconds with 3 significant digits (DESIGN, "Statistics").
 #[derive(Debug, Clone, PartialEq)]
@@ -109,6 +112,21 @@ impl Histogram {
             histogram.0.saturating_record_n(step.value_iterated_to(), step.count_at_value());
         }
         Ok(histogram)
+    }
+}
+
+/// Base64 of [`Histogram::encode`].
+impl serde::Serialize for Histogram {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(self.encode()))
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Histogram {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Histogram, D::Error> {
+        let text = String::deserialize(from)?;
+        let bytes = STANDARD.decode(text).map_err(D::Error::custom)?;
+        Histogram::decode(&bytes).map_err(D::Error::custom)
     }
 }
 

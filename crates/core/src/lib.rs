@@ -17,6 +17,7 @@ pub mod histogram;
 mod inline;
 pub mod instant;
 pub mod measurement;
+pub mod monitor;
 pub mod pattern;
 pub mod periodic;
 pub mod port_name;

@@ -4,6 +4,7 @@
 
 pub mod calibrate;
 pub mod compare;
+pub mod monitor;
 
 use usect_core::trial::{Trial, TrialResult};
 

@@ -14,6 +14,7 @@ mod grid;
 mod grids;
 mod histograms;
 mod hlog;
+pub mod monitor;
 mod page;
 mod plots;
 mod series;

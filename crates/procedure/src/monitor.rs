@@ -1,0 +1,299 @@
+//! `monitor`: latency of a path all the time, convoys when the user's schedule says so, and alarms (paper 003 §1, §5).
+
+use croner::Cron;
+use jiff::{SignedDuration, Timestamp, Zoned};
+use std::str::FromStr;
+use usect_core::monitor::{Alarm, Entry, Interval};
+use usect_core::shift::Shifts;
+
+/// Steps without any arrival after which a path is silent.
+const SILENT: u32 = 3;
+/// Steps in a row after which a median is above, or below, what the user named.
+const STAYS: u32 = 5;
+/// What is due so soon is done now.
+const SOON: SignedDuration = SignedDuration::from_secs(1);
+
+/// What a step of a running measurement, a second or so, showed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seen {
+    /// When it began.
+    pub at: Timestamp,
+    /// Median latency in nanoseconds; `None` where there were too few samples.
+    pub median_ns: Option<f64>,
+    /// Frames sent.
+    pub sent: u64,
+    /// Frames received.
+    pub received: u64,
+}
+
+/// Raises alarms.
+#[derive(Debug, Clone, Default)]
+pub struct Watchman {
+    threshold_ns: Option<u64>,
+    shifts: Shifts,
+    silent: Lasting,
+    high: Lasting,
+}
+
+/// Whether something is so, once it has been for some steps, and since when.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lasting {
+    is: bool,
+    since: Timestamp,
+    /// Steps in a row that say otherwise, and when the first of them was.
+    otherwise: u32,
+    from: Timestamp,
+}
+
+impl Lasting {
+    /// A further step; returns whether, and until when, it had been otherwise for long enough to change.
+    fn next(&mut self, at: Timestamp, now: bool, steps: u32) -> Option<Timestamp> {
+        if now == self.is {
+            self.otherwise = 0;
+            return None;
+        }
+        if self.otherwise == 0 {
+            self.from = at;
+        }
+        self.otherwise += 1;
+        if self.otherwise < steps {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.since, self.from);
+        (self.is, self.otherwise) = (now, 0);
+        Some(before)
+    }
+}
+
+impl Watchman {
+    /// Tells shifts, silence and, where it is named, latency above a threshold.
+    pub fn new(threshold_ns: Option<u64>) -> Watchman {
+        Watchman { threshold_ns, ..Watchman::default() }
+    }
+
+    /// What was usual, in nanoseconds, once that is known.
+    pub fn level_ns(&self) -> Option<f64> {
+        self.shifts.level_ns()
+    }
+
+    /// Whether frames leave and none arrives.
+    pub fn is_silent(&self) -> bool {
+        self.silent.is
+    }
+
+    /// An interval of earlier, as if it had been watched; its alarms were raised then.
+    pub fn recall(&mut self, interval: &Interval) {
+        let step_ms = interval.step_s * 1e3;
+        for (index, median) in interval.medians.iter().enumerate() {
+            let at = interval.at.as_millisecond() + (index as f64 * step_ms) as i64;
+            if let Some(ns) = median {
+                self.shifts.next(at, *ns as f64);
+            }
+        }
+    }
+
+    /// The next step; returns what somebody should know.
+    pub fn next(&mut self, seen: &Seen) -> Vec<Alarm> {
+        [self.shift(seen), self.silence(seen), self.above(seen)].into_iter().flatten().collect()
+    }
+
+    fn shift(&mut self, seen: &Seen) -> Option<Alarm> {
+        self.shifts.next(seen.at.as_millisecond(), seen.median_ns?).as_ref().map(Alarm::of_shift)
+    }
+
+    fn silence(&mut self, seen: &Seen) -> Option<Alarm> {
+        if seen.sent == 0 {
+            return None;
+        }
+        let steps = if self.silent.is { 1 } else { SILENT };
+        let began = self.silent.next(seen.at, seen.received == 0, steps)?;
+        let at = self.silent.since;
+        let after_s = at.duration_since(began).as_secs_f64();
+        Some(if self.silent.is { Alarm::Silent { at } } else { Alarm::SilentOver { at, after_s } })
+    }
+
+    fn above(&mut self, seen: &Seen) -> Option<Alarm> {
+        let (threshold_ns, median_ns) = (self.threshold_ns?, seen.median_ns?);
+        self.high.next(seen.at, median_ns > threshold_ns as f64, STAYS)?;
+        let at = self.high.since;
+        Some(match self.high.is {
+            true => Alarm::High { at, threshold_ns, median_ns },
+            false => Alarm::HighOver { at, threshold_ns },
+        })
+    }
+}
+
+/// What to recall from a log: the latest intervals of the same instrument, the oldest first.
+pub fn memory<'a>(log: &'a [Entry], instrument: &usect_core::calibration::Key) -> Vec<&'a Interval> {
+    let same = |entry: &&Entry| matches!(entry, Entry::Start(start) if start.instrument != *instrument);
+    let begins = log.iter().rposition(|entry| same(&entry)).map_or(0, |other| other + 1);
+    let intervals = log[begins..].iter().filter_map(|entry| match entry {
+        Entry::Interval(interval) => Some(&**interval),
+        _ => None,
+    });
+    intervals.collect()
+}
+
+/// When convoys are sent: a cron expression in the host's time zone, of five fields, or six where the first is seconds.
+#[derive(Debug, Clone)]
+pub struct Calendar(Cron);
+
+impl FromStr for Calendar {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Calendar, String> {
+        let cron = Cron::from_str(text).map_err(|e| {
+            format!("`{text}` is no cron expression ({e}): write minute, hour, day, month and weekday, as in '*/10 2-4 * * *'")
+        })?;
+        let calendar = Calendar(cron);
+        match calendar.next(&Zoned::new(Timestamp::UNIX_EPOCH, jiff::tz::TimeZone::UTC)) {
+            Some(_) => Ok(calendar),
+            None => Err(format!("`{text}` names no time that ever comes")),
+        }
+    }
+}
+
+impl Calendar {
+    /// The first time after `now`.
+    pub fn next(&self, now: &Zoned) -> Option<Zoned> {
+        self.0.find_next_occurrence(now, false).ok()
+    }
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Duty {
+    /// Measure latency for so long.
+    Latency(SignedDuration),
+    /// Send a convoy.
+    Convoy,
+}
+
+/// Latency all the time, in intervals; a convoy when one is due.
+#[derive(Debug, Clone)]
+pub struct Rota {
+    interval: SignedDuration,
+    calendar: Option<Calendar>,
+    due: Option<Zoned>,
+    until: Option<Zoned>,
+}
+
+impl Rota {
+    /// From `now` on, for ever or for `lasts`.
+    pub fn new(
+        interval: SignedDuration,
+        calendar: Option<Calendar>,
+        lasts: Option<SignedDuration>,
+        now: &Zoned,
+    ) -> Rota {
+        let due = calendar.as_ref().and_then(|calendar| calendar.next(now));
+        Rota { interval, calendar, due, until: lasts.and_then(|lasts| now.checked_add(lasts).ok()) }
+    }
+
+    /// What to do from `now` on; nothing when its time is over. Convoys whose time passed while something else was done
+    /// are one.
+    pub fn next(&mut self, now: &Zoned) -> Option<Duty> {
+        let left = |to: &Option<Zoned>| to.as_ref().map(|to| now.duration_until(to));
+        if left(&self.until).is_some_and(|left| left < SOON) {
+            return None;
+        }
+        let due = left(&self.due);
+        if due.is_some_and(|due| due < SOON) {
+            // Behind the one that is begun a little early.
+            let from = self.due.take().map_or(now.clone(), |due| due.max(now.clone()));
+            self.due = self.calendar.as_ref().and_then(|calendar| calendar.next(&from));
+            return Some(Duty::Convoy);
+        }
+        [Some(self.interval), due, left(&self.until)].into_iter().flatten().min().map(Duty::Latency)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    fn alarms(watchman: &mut Watchman, steps: impl Iterator<Item = (i64, Option<f64>, u64)>) -> Vec<Alarm> {
+        let seen = |(second, median_ns, received)| Seen { at: at(second), median_ns, sent: 100, received };
+        steps.flat_map(|step| watchman.next(&seen(step))).collect()
+    }
+
+    #[test]
+    fn a_path_is_silent_after_three_seconds_and_back_at_once() {
+        let steps = (0..20).map(|s| (s, None, if (5..12).contains(&s) || s == 15 { 0 } else { 100 }));
+        let told = alarms(&mut Watchman::new(None), steps);
+        assert_eq!(told, [Alarm::Silent { at: at(5) }, Alarm::SilentOver { at: at(12), after_s: 7.0 }]);
+    }
+
+    #[test]
+    fn latency_that_stays_above_a_threshold_is_told_and_its_end() {
+        let high = |s: i64| if (10..30).contains(&s) || s == 3 { 9_000.0 } else { 4_000.0 };
+        let told = alarms(&mut Watchman::new(Some(5_000)), (0..60).map(|s| (s, Some(high(s)), 100)));
+        let about: Vec<Alarm> = told.into_iter().filter(|alarm| !matches!(alarm, Alarm::Shift { .. })).collect();
+        let (threshold_ns, median_ns) = (5_000, 9_000.0);
+        let expected = [Alarm::High { at: at(10), threshold_ns, median_ns }, Alarm::HighOver { at: at(30), threshold_ns }];
+        assert_eq!(about, expected);
+    }
+
+    #[test]
+    fn a_shift_has_its_time_and_size_also_when_it_came_while_nobody_watched() {
+        let wave = |s: i64| 5_000.0 + (s % 5) as f64;
+        let watched = alarms(&mut Watchman::new(None), (0..60).map(|s| (s, Some(wave(s) + (s / 40) as f64 * 1e3), 100)));
+        let [Alarm::Shift { at: since, seen_at, from_ns, to_ns }] = watched[..] else { panic!("{watched:?}") };
+        assert_eq!((since, (to_ns - from_ns).round()), (at(40), 1_000.0));
+        assert!(seen_at.duration_since(since) < SignedDuration::from_secs(30));
+
+        let mut measured = usect_core::measurement::Measurement::default();
+        measured.series = (0..40)
+            .map(|s| usect_core::series::Point {
+                at_s: s as f64,
+                samples: 100,
+                p50_ns: Some(wave(s) as i64),
+                p99_ns: None,
+                max_ns: 9_000,
+            })
+            .collect();
+        let mut restarted = Watchman::new(None);
+        restarted.recall(&Interval::of(at(0), 40.0, measured, None));
+        let later = alarms(&mut restarted, (1_000..1_020).map(|s| (s, Some(wave(s) + 1e3), 100)));
+        assert!(matches!(later[..], [Alarm::Shift { at: since, .. }] if since == at(1_000)), "{later:?}");
+    }
+
+    #[test]
+    fn convoys_come_when_they_are_due_and_latency_in_between() {
+        let begin: Zoned = "2026-11-21T01:58:30[UTC]".parse().unwrap();
+        let minute = SignedDuration::from_secs(60);
+        let mut rota = Rota::new(minute, Some("*/2 2-3 * * *".parse().unwrap()), Some(minute * 5), &begin);
+        let mut now = begin.clone();
+        let mut done = Vec::new();
+        while let Some(duty) = rota.next(&now) {
+            let takes = if let Duty::Latency(lasts) = duty { lasts } else { SignedDuration::from_millis(700) };
+            done.push((now.duration_since(&begin).as_millis(), duty));
+            now = now.checked_add(takes).unwrap();
+        }
+        let latency = |from: i128, ms: i64| (from, Duty::Latency(SignedDuration::from_millis(ms)));
+        let expected = [
+            latency(0, 60_000),
+            latency(60_000, 30_000),
+            (90_000, Duty::Convoy),
+            latency(90_700, 60_000),
+            latency(150_700, 59_300),
+            (210_000, Duty::Convoy),
+            latency(210_700, 60_000),
+            latency(270_700, 29_300),
+        ];
+        assert_eq!(done, expected);
+    }
+
+    #[test]
+    fn expressions_that_are_none_are_refused() {
+        let none = [("often", "no cron expression"), ("61 * * * *", "no cron expression"), ("0 0 31 2 *", "names no time")];
+        for (text, part) in none {
+            let why = text.parse::<Calendar>().unwrap_err();
+            assert!(why.contains(part), "{why}");
+        }
+    }
+}
