@@ -145,12 +145,16 @@ mod tests {
         fn classic_buckets_add_up(values in spread()) {
             let latency = of(&values);
             let classic = buckets(&latency).bucket;
-            prop_assert!(classic.is_sorted_by(|a, b| a.upper_bound < b.upper_bound && a.cumulative_count <= b.cumulative_count));
+            let ascend = |a: &Bucket, b: &Bucket| {
+                a.upper_bound < b.upper_bound && a.cumulative_count <= b.cumulative_count
+            };
+            prop_assert!(classic.is_sorted_by(ascend));
             prop_assert_eq!(classic.last().unwrap().cumulative_count, values.len() as u64);
             for bucket in classic {
-                let inside = |ns: &&u64| **ns as f64 <= bucket.upper_bound * 1e9;
-                let near = values.iter().filter(|&&ns| (ns as f64 / bucket.upper_bound / 1e9 - 1.0).abs() < 1e-3).count() as u64;
-                prop_assert!(bucket.cumulative_count.abs_diff(values.iter().filter(inside).count() as u64) <= near);
+                let bound = bucket.upper_bound * 1e9;
+                let inside = values.iter().filter(|&&ns| ns as f64 <= bound).count() as u64;
+                let near = values.iter().filter(|&&ns| (ns as f64 / bound - 1.0).abs() < 1e-3).count() as u64;
+                prop_assert!(bucket.cumulative_count.abs_diff(inside) <= near);
             }
         }
 
