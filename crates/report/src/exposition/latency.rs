@@ -186,6 +186,12 @@ mod tests {
     }
 
     #[test]
+    fn a_classic_bound_is_in_its_bucket() {
+        let counts: Vec<u64> = classic(&[(100, 1), (101, 3), (200, 4)]).iter().map(|b| b.cumulative_count).collect();
+        assert_eq!(counts[..3], [1, 4, 4]);
+    }
+
+    #[test]
     fn nothing_recorded_is_a_native_histogram_too() {
         let none = buckets(&Histogram::default());
         assert_eq!((none.sample_count, none.sample_sum, none.positive_span.len()), (0, 0.0, 0));
