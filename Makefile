@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 USECT := target/release/usect
+PROMETHEUS := target/prometheus/usr/bin/prometheus
 # Debian and Ubuntu packages, by the file that tells whether they are there.
 NEEDED := clang:/usr/bin/clang iproute2:/usr/share/doc/iproute2 ethtool:/usr/share/doc/ethtool \
 	pkg-config:/usr/bin/pkg-config make:/usr/bin/make gcc:/usr/bin/gcc libelf-dev:/usr/include/gelf.h \
@@ -29,9 +30,17 @@ build: deps ## Build the usect binary
 demo: build ## Measure the forwarder with every client, print the table, write the report
 	$(SUDO) $(USECT) compare scenarios/forwarder.toml --quick
 
+# Unpacked and not installed: the package would start a service. Lists that are missing or old are fetched. Without
+# it, the tests that need it say so.
+$(PROMETHEUS):
+	@rm -rf target/prometheus target/prometheus.part; mkdir -p target/prometheus.part; \
+	get="apt-get download -q -o APT::Sandbox::User=root prometheus"; cd target/prometheus.part && \
+	{ $$get || { $(SUDO) apt-get update -q && $$get; }; } && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb && \
+	mv ../prometheus.part ../prometheus || echo "prometheus could not be downloaded"
+
 # A test that can't run here adds a line to the list; with USECT_NO_SKIP=1, as in CI, it fails instead.
 test: export USECT_SKIPPED := $(CURDIR)/target/skipped.txt
-test: deps ## Every test; those in namespaces need root
+test: deps $(PROMETHEUS) ## Every test; those in namespaces need root
 	@mkdir -p target; $(SUDO) rm -f "$$USECT_SKIPPED"
 	cargo test --workspace --locked $(if $(SUDO),--config 'target.x86_64-unknown-linux-gnu.runner="sudo -E"')
 	@if [ -s "$$USECT_SKIPPED" ]; then echo "not run here:"; cat "$$USECT_SKIPPED"; fi

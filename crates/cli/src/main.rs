@@ -10,6 +10,8 @@ mod generate;
 mod lab;
 mod progress;
 mod report;
+#[cfg(test)]
+mod scrape;
 mod session;
 mod sweep;
 mod trains;

@@ -3,12 +3,13 @@
 //! Nothing here measures or judges: every figure, interval and `n/a` comes from [`usect_core`], and is
 //! shown as it stands. A run is written by [`store::create`] and [`store::RunFolder::save`], read by
 //! [`store::open`] (or, without its distributions, [`store::read_run`]), shown by [`table()`] and
-//! [`html()`].
+//! [`html()`]. What is to be read while it is measured is in [`exposition`].
 #![forbid(unsafe_code)]
 
 mod calibrated;
 mod converge;
 mod curve;
+pub mod exposition;
 mod format;
 mod grid;
 mod grids;
