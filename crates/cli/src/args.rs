@@ -1,10 +1,13 @@
 //! Flags as typed. They become a resolved scenario in `session`.
 
+mod monitor;
 mod over;
 
-pub(crate) use over::{Over, Sweep, Trains};
+pub(crate) use monitor::Monitor;
+pub(crate) use over::{Between, Shape, Sweep, Trains};
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use monitor::MONITOR_HELP;
 use over::{CONVOY_HELP, SWEEP_HELP, TRAIN_HELP, nanoseconds};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,7 +17,7 @@ use usect_core::frame_spec::FrameSpec;
 use usect_core::pattern::Pattern;
 use usect_core::port_name::PortName;
 use usect_core::rate::RateSpec;
-use usect_core::scenario::{DpdkSpec, Stamp};
+use usect_core::scenario::{DpdkSpec, Stamp, Wait};
 
 /// Measures network latency at the microsecond scale, down to the 99.9999th percentile, and says how far
 /// each figure can be trusted.
@@ -75,6 +78,10 @@ pub(crate) enum Command {
         #[command(subcommand)]
         with: Sampling,
     },
+    /// Measure a path all the time at a low rate: a log, alarms when its latency shifts, metrics for Prometheus, convoys when
+    /// nobody else needs it.
+    #[command(after_help = MONITOR_HELP)]
+    Monitor(Box<Monitor>),
     /// Send frames as fast as a port takes them, and say how many those are.
     Generate(Generate),
     /// Show stored runs again, or several in one page.
@@ -307,6 +314,15 @@ pub(crate) struct Generate {
 pub(crate) enum WaitArg {
     Poll,
     Block,
+}
+
+impl From<WaitArg> for Wait {
+    fn from(arg: WaitArg) -> Wait {
+        match arg {
+            WaitArg::Poll => Wait::Poll,
+            WaitArg::Block => Wait::Block,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]

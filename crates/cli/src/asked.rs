@@ -1,16 +1,17 @@
 //! From flags to a scenario, and to a session that measures it.
 
-use crate::args::{Compare, Measure, Over, Protocol as ProtocolArgs, Sampling, WaitArg};
+use crate::args::{Between, Compare, Measure, Protocol as ProtocolArgs, Sampling};
 use crate::session::Session;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use usect_core::capture::Capture;
+use usect_core::fiber::Fiber;
 use usect_core::frame::FrameSize;
 use usect_core::pattern::Pattern;
 use usect_core::port_name::{Engine, PortName};
 use usect_core::rate::RateSpec;
 use usect_core::scenario::{
-    ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec, Vary, Wait,
+    ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec, Vary,
 };
 
 /// `usect compare`.
@@ -62,11 +63,8 @@ fn select(scenario: &mut Scenario, names: &[String]) -> Result<()> {
 /// `usect measure`.
 pub(crate) fn measure(args: &Measure) -> Result<Session> {
     check_ports(&args.tx, &args.rx)?;
-    let wait = match args.wait {
-        WaitArg::Poll => Wait::Poll,
-        WaitArg::Block => Wait::Block,
-    };
-    let client = ClientSpec { wait, stamp: args.stamp.into(), ..ClientSpec::between(args.tx.clone(), args.rx.clone()) };
+    let (wait, stamp) = (args.wait.into(), args.stamp.into());
+    let client = ClientSpec { wait, stamp, ..ClientSpec::between(args.tx.clone(), args.rx.clone()) };
     let mode = match (args.ping_pong, args.round_trip) {
         (true, _) => Mode::PingPong,
         (false, true) => Mode::RoundTrip,
@@ -136,9 +134,14 @@ pub(crate) fn check_ports(tx: &PortName, rx: &PortName) -> Result<()> {
     Ok(())
 }
 
-/// The scenario that flags name, or one of a polling client that sends plain frames between the ports that they name;
-/// and a name for its runs.
-pub(crate) fn over(args: &Over, size: FrameSize, procedure: &str) -> Result<(Scenario, String)> {
+/// The scenario that flags name, or one of a polling client that sends plain frames between the ports that they name,
+/// with `fiber` between them; and a name for its runs.
+pub(crate) fn between(
+    args: &Between,
+    fiber: Option<Fiber>,
+    size: FrameSize,
+    procedure: &str,
+) -> Result<(Scenario, String)> {
     let (Some(tx), Some(rx)) = (&args.tx, &args.rx) else {
         return load(args.scenario.as_ref().context("name a scenario, or --tx and --rx")?, &args.clients);
     };
@@ -147,7 +150,7 @@ pub(crate) fn over(args: &Over, size: FrameSize, procedure: &str) -> Result<(Sce
     let traffic = TrafficSpec::evenly(size, RateSpec::Frames(1));
     let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, ..CoreSpec::default() };
     let scenario = between_ports(client, traffic, cores, args.dpdk.clone().into());
-    let dut = DutSpec::External { fiber: args.fiber };
+    let dut = DutSpec::External { fiber };
     Ok((Scenario { title: format!("{tx} to {rx}"), dut, ..scenario }, procedure.to_owned()))
 }
 

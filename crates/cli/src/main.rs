@@ -8,9 +8,9 @@ mod calibrate;
 mod engines;
 mod generate;
 mod lab;
+mod monitor;
 mod progress;
 mod report;
-#[cfg(test)]
 mod scrape;
 mod session;
 mod sweep;
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Command::Sweep(sweep) => sweep::sweep(&sweep).and_then(Session::run),
         Command::Converge { within, with } => asked::converge(within, &with).and_then(Session::run),
         Command::Calibrate { with } => calibrate::run(&with),
+        Command::Monitor(monitor) => monitor::run(&monitor),
         Command::Generate(generate) => generate::run(&generate),
         Command::Report(report) => report::run(&report),
         Command::Lab(command) => lab::run(&command),

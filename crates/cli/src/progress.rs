@@ -55,3 +55,38 @@ impl Drop for Bars {
         self.bar.finish_and_clear();
     }
 }
+
+/// What goes on, on a terminal, in a line that changes.
+pub(crate) struct Spinner(ProgressBar);
+
+impl Spinner {
+    pub(crate) fn new() -> Spinner {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(2));
+        bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("constant template"));
+        Spinner(bar)
+    }
+
+    /// Shows a message, which is made only where somebody sees it.
+    pub(crate) fn show(&self, message: impl FnOnce() -> String) {
+        if !self.0.is_hidden() {
+            self.0.set_message(message());
+            self.0.tick();
+        }
+    }
+
+    /// Says something on standard error.
+    pub(crate) fn complain(&self, line: impl std::fmt::Display) {
+        self.suspend(|| crate::complain(line));
+    }
+
+    /// Steps aside for something else.
+    pub(crate) fn suspend<T>(&self, other: impl FnOnce() -> T) -> T {
+        self.0.suspend(other)
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

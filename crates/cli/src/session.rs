@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use usect_core::calibration::{Calibration, Fingerprint};
+use usect_core::calibration::{Calibration, Fingerprint, Key};
 use usect_core::environment::Environment;
 use usect_core::run::{Header, Run, SCHEMA};
 use usect_core::scenario::{Case, Protocol, Scenario};
@@ -86,7 +86,7 @@ impl Session {
 
     /// Where what instruments add is kept.
     pub(crate) fn calibration(&self) -> PathBuf {
-        self.calibration.clone().unwrap_or_else(|| self.out.join("calibration.json"))
+        self.calibration.clone().unwrap_or_else(|| kept_calibration(&self.out))
     }
 
     /// What it measures.
@@ -204,26 +204,12 @@ impl Session {
         }
     }
 
-    /// The calibrations of what is about to be measured, and why others can't be used. Those that the user named must be
-    /// of use.
+    /// The calibrations of what is about to be measured, and why others can't be used.
     fn known(&self, environment: &Environment) -> Result<(Vec<Calibration>, Vec<String>)> {
-        let path = self.calibration();
-        if self.calibrates || self.calibration.is_none() && !path.exists() {
+        if self.calibrates {
             return Ok(Default::default());
         }
-        let (all, here) = (store::read_calibrations(&path)?, Fingerprint::of(environment));
-        let (mut found, mut refused): (Vec<Calibration>, Vec<String>) = Default::default();
-        for key in self.procedure().instruments(&self.scenario) {
-            match all.find(&key, &here) {
-                Ok(None) if self.calibration.is_some() => refused.push(format!("it has no calibration of {key}")),
-                Ok(calibration) => found.extend(calibration.cloned()),
-                Err(why) => refused.push(why),
-            }
-        }
-        match refused.first() {
-            Some(why) if self.calibration.is_some() => bail!("{}: {why}", path.display()),
-            _ => Ok((found, refused)),
-        }
+        known(self.calibration.as_deref(), &self.out, &self.procedure().instruments(&self.scenario), environment)
     }
 
     /// Runs the trials and stores after each. A failure ends the run; what came before is kept.
@@ -275,6 +261,38 @@ impl Session {
         }
         say(usect_report::table(&stored.run, std::io::stdout().is_terminal()))?;
         say(format!("report: {}", folder.join("report.html").display()))
+    }
+}
+
+/// Where calibrations are kept, where nobody names another file.
+fn kept_calibration(folder: &Path) -> PathBuf {
+    folder.join("calibration.json")
+}
+
+/// The calibrations of instruments on this host, and why others can't be used: from the file that the user named, which
+/// must have all of them, or else from what is kept in a folder.
+pub(crate) fn known(
+    named: Option<&Path>,
+    folder: &Path,
+    instruments: &[Key],
+    environment: &Environment,
+) -> Result<(Vec<Calibration>, Vec<String>)> {
+    let path = named.map_or_else(|| kept_calibration(folder), Path::to_owned);
+    if named.is_none() && !path.exists() {
+        return Ok(Default::default());
+    }
+    let (all, here) = (store::read_calibrations(&path)?, Fingerprint::of(environment));
+    let (mut found, mut refused): (Vec<Calibration>, Vec<String>) = Default::default();
+    for key in instruments {
+        match all.find(key, &here) {
+            Ok(None) if named.is_some() => refused.push(format!("it has no calibration of {key}")),
+            Ok(calibration) => found.extend(calibration.cloned()),
+            Err(why) => refused.push(why),
+        }
+    }
+    match refused.first() {
+        Some(why) if named.is_some() => bail!("{}: {why}", path.display()),
+        _ => Ok((found, refused)),
     }
 }
 

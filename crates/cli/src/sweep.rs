@@ -12,7 +12,7 @@ const WARMUP: u64 = 100;
 
 /// Single frames, evenly, of every size at every gap.
 pub(crate) fn sweep(args: &Sweep) -> Result<Session> {
-    let (mut scenario, slug) = asked::over(&args.over, args.sizes.0[0], "sweep")?;
+    let (mut scenario, slug) = asked::between(&args.over.between, args.over.fiber, args.sizes.0[0], "sweep")?;
     let rate = |gap: &u64| RateSpec::Per(1, *gap);
     scenario.traffic.pattern = Pattern::default();
     scenario.traffic.frame_size = args.sizes.0[0];

@@ -1,6 +1,6 @@
 //! `usect convoy` and `usect train`: from flags to a scenario whose frames leave in trains.
 
-use crate::args::Trains;
+use crate::args::{Shape, Trains};
 use crate::asked;
 use crate::session::Session;
 use anyhow::{Result, bail};
@@ -35,30 +35,36 @@ pub(crate) fn train(args: &Trains) -> Result<Session> {
 
 fn session(procedure: &'static str, args: &Trains) -> Result<Session> {
     let size = args.sizes.first().copied().unwrap_or(FrameSize::MIN);
-    let (mut scenario, slug) = asked::over(&args.over, size, procedure)?;
+    let (mut scenario, slug) = asked::between(&args.over.between, args.over.fiber, size, procedure)?;
     if !args.sizes.is_empty() {
         scenario.vary.frame_size = args.sizes.clone();
     }
-    let heads_only = procedure == "convoy";
+    let (scenario, warmup, frames) = in_trains(scenario, &args.shape, procedure == "convoy")?;
+    let session = Session::new(procedure, slug, briefly(scenario), &args.over.output)?;
+    Ok(session.with_frames(warmup, frames))
+}
+
+/// A scenario whose frames leave in trains, and how many do: of the warm-up, and measured.
+pub(crate) fn in_trains(mut scenario: Scenario, shape: &Shape, heads_only: bool) -> Result<(Scenario, u64, u64)> {
     // It must have passed the line before the head comes.
     let own = || LEAD_NS.max((slot_ns(&scenario) * SPACIOUS) as u64);
-    let lead_ns = args.lead.unwrap_or_else(|| if heads_only { own() } else { 0 });
-    let train = Train { heads_only, lead_ns, ..asked_for(&scenario, args) };
+    let lead_ns = shape.lead.unwrap_or_else(|| if heads_only { own() } else { 0 });
+    let train = Train { heads_only, lead_ns, ..asked_for(&scenario, shape) };
     train.check_length().map_err(anyhow::Error::msg)?;
-    let rate = pace(&scenario, &train, args)?;
+    let rate = pace(&scenario, &train, shape)?;
     scenario.traffic.pattern = Pattern::Trains(train);
     scenario.traffic.rate = Some(rate);
     scenario.vary.rate.clear();
-    let frames = args.trains * u64::from(train.length);
+    let length = u64::from(train.length);
+    let frames = shape.trains * length;
     if frames > u64::from(u32::MAX) {
         bail!("{frames} frames are more than a trial numbers, {}: use fewer or shorter trains", u32::MAX);
     }
-    let session = Session::new(procedure, slug, briefly(scenario), &args.over.output)?;
-    Ok(session.with_frames(WARMUP * u64::from(train.length), frames))
+    Ok((scenario, WARMUP * length, frames))
 }
 
 /// The train that the flags name, or else the scenario.
-fn asked_for(scenario: &Scenario, args: &Trains) -> Train {
+fn asked_for(scenario: &Scenario, args: &Shape) -> Train {
     let asked = scenario.traffic.pattern.train();
     Train {
         length: args.length.or(asked.map(|train| train.length)).unwrap_or(LENGTH),
@@ -77,7 +83,7 @@ fn briefly(mut scenario: Scenario) -> Scenario {
 }
 
 /// The mean rate of trains with the pause that was asked for, or one that is long enough.
-fn pace(scenario: &Scenario, train: &Train, args: &Trains) -> Result<RateSpec> {
+fn pace(scenario: &Scenario, train: &Train, args: &Shape) -> Result<RateSpec> {
     if args.trains == 0 || args.trains > MOST_TRAINS {
         bail!("--trains runs from 1 to {MOST_TRAINS}");
     }

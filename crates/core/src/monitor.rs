@@ -208,9 +208,16 @@ impl Entry {
     }
 }
 
-/// Write operations per second that a synchronously replicated array can't exceed with `writes` of them in flight:
-/// ρ < N/RTT (paper 003, equation 1).
-pub fn most_writes(writes: u32, rtt_ns: f64) -> f64 {
+impl Start {
+    /// Write operations per second that a synchronously replicated array can't exceed at a latency, with N of them in
+    /// flight: ρ < N/RTT (paper 003, equation 1). One way is half of a round trip.
+    pub fn most_writes(&self, latency_ns: f64) -> Option<f64> {
+        let ways = if self.scenario.traffic.mode.returns() { 1.0 } else { 2.0 };
+        self.writes.map(|writes| most_writes(writes, ways * latency_ns))
+    }
+}
+
+fn most_writes(writes: u32, rtt_ns: f64) -> f64 {
     f64::from(writes) * 1e9 / rtt_ns
 }
 

@@ -34,7 +34,7 @@ const LARGEST_XDP: usize = 3520;
 pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress)) -> Result<TrialResult, RigError> {
     let started = jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
     let mut standing = Standing::open(rig, trial)?;
-    let Measured { outcome, series, bridge } = standing.measure(progress)?;
+    let Measured { outcome, series, bridge } = standing.measure(&trial.traffic, progress)?;
     let Standing { dut, tap, opened, .. } = standing;
     let Opened { client, reflector, .. } = opened;
     let reflected = reflector.map_or(Ok(Report::default()), |r| r.stop())?;
@@ -71,7 +71,8 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
 /// A path with everything open and running that a trial needs; dropping it closes and stops it.
 pub struct Standing<'a> {
     rig: &'a Rig,
-    trial: Trial,
+    /// The client's name.
+    client: String,
     ends: Ends,
     // Before the DUT: its receiving thread may have the DUT's work.
     opened: Opened,
@@ -101,13 +102,17 @@ impl<'a> Standing<'a> {
             opened.client = cards.probe(opened.client, &ends)?;
         }
         opened.cards = clocks.or(opened.cards);
-        Ok(Standing { rig, trial: trial.clone(), ends, opened, dut, tap })
+        Ok(Standing { rig, client: trial.client.name.clone(), ends, opened, dut, tap })
     }
 
-    /// Runs the client once more over the open path. What the DUT and its threads did is not known before it stops:
-    /// samples that their stalls touched are not told apart.
-    pub fn again(&mut self, progress: &mut dyn FnMut(&Progress)) -> Result<Measurement, RigError> {
-        let Measured { outcome, series, .. } = self.measure(progress)?;
+    /// Runs the client once more over the open path, with frames like those that it was opened for. What the DUT and its
+    /// threads did is not known before it stops: samples that their stalls touched are not told apart.
+    pub fn again(
+        &mut self,
+        traffic: &Traffic,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Measurement, RigError> {
+        let Measured { outcome, series, .. } = self.measure(traffic, progress)?;
         let mut client = outcome.measurement;
         attribute(&mut client, &outcome.slow, &outcome.watched);
         client.balance()?;
@@ -116,8 +121,12 @@ impl<'a> Standing<'a> {
     }
 
     /// Runs the client inside the sender's namespace, and watches it from here.
-    fn measure(&mut self, progress: &mut dyn FnMut(&Progress)) -> Result<Measured, RigError> {
-        let Standing { rig, trial, ends, opened, tap, .. } = self;
+    fn measure(
+        &mut self,
+        traffic: &Traffic,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Measured, RigError> {
+        let Standing { rig, ends, opened, tap, .. } = self;
         let Opened { client, cards, .. } = opened;
         let (probe, truth) = (client.probe(), tap.as_ref().map(Tap::probe));
         let control = Control { stop: rig.stop.clone(), bridge: Mutex::new(rig.clock.bridge()) };
@@ -126,14 +135,14 @@ impl<'a> Standing<'a> {
         let (outcome, series) = std::thread::scope(|scope| {
             let work = || {
                 let _end = Ending(&done, &watcher);
-                within(ends.tx.netns.as_deref(), || client.run(&trial.traffic, &control))
+                within(ends.tx.netns.as_deref(), || client.run(traffic, &control))
             };
             let running = scope.spawn(work);
             let (probes, clocks) = ((&probe, truth.as_ref()), (&control, cards.as_deref()));
-            let series = sampling::watch(&done, &trial.traffic, probes, clocks, progress);
+            let series = sampling::watch(&done, traffic, probes, clocks, progress);
             (running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), series)
         });
-        let outcome = outcome?.map_err(|source| RigError::Client { client: trial.client.name.clone(), source })?;
+        let outcome = outcome?.map_err(|source| RigError::Client { client: self.client.clone(), source })?;
         Ok(Measured { outcome, series, bridge: control.bridge() })
     }
 }

@@ -1,4 +1,4 @@
-//! Flags of the commands that take a scenario, or two ports and a fiber between them: `convoy`, `train`, `sweep`.
+//! Flags of the commands that take a scenario, or two ports: `convoy`, `train`, `sweep`.
 
 use super::{Dpdk, Output, frame_size};
 use clap::Args as ClapArgs;
@@ -7,9 +7,9 @@ use usect_core::fiber::Fiber;
 use usect_core::frame::FrameSize;
 use usect_core::port_name::PortName;
 
-/// What is measured, and with what.
+/// Between which ports: a scenario's, or the user's own.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Over {
+pub(crate) struct Between {
     /// A scenario in TOML; or name the ports.
     #[arg(required_unless_present_all = ["tx", "rx"], conflicts_with_all = ["tx", "rx"])]
     pub(crate) scenario: Option<PathBuf>,
@@ -22,10 +22,6 @@ pub(crate) struct Over {
     /// The port that receives.
     #[arg(long, value_name = "PORT", requires = "tx")]
     pub(crate) rx: Option<PortName>,
-    /// The fiber between the ports, where there is nothing else, as keys of a scenario's dut.fiber table:
-    /// `length_m = 2.0, line_rate = "10 Gbit/s"`. Errors are then against physics.
-    #[arg(long, value_name = "TOML", requires = "tx")]
-    pub(crate) fiber: Option<Fiber>,
     /// Core of the sending thread.
     #[arg(long, value_name = "CORE", requires = "tx")]
     pub(crate) tx_core: Option<usize>,
@@ -34,6 +30,17 @@ pub(crate) struct Over {
     pub(crate) rx_core: Option<usize>,
     #[command(flatten)]
     pub(crate) dpdk: Dpdk,
+}
+
+/// What is measured, and with what.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Over {
+    #[command(flatten)]
+    pub(crate) between: Between,
+    /// The fiber between the ports, where there is nothing else, as keys of a scenario's dut.fiber table:
+    /// `length_m = 2.0, line_rate = "10 Gbit/s"`. Errors are then against physics.
+    #[arg(long, value_name = "TOML", requires = "tx")]
+    pub(crate) fiber: Option<Fiber>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -60,6 +67,13 @@ pub(crate) struct Trains {
     /// Frame size in bytes, FCS included; may be repeated [default: the scenario's, or 64].
     #[arg(long = "size", value_name = "BYTES", value_parser = frame_size)]
     pub(crate) sizes: Vec<FrameSize>,
+    #[command(flatten)]
+    pub(crate) shape: Shape,
+}
+
+/// What trains are like, and how many there are.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Shape {
     /// Frames of a train, 2 to 65536 [default: the scenario's, or 100].
     #[arg(long, value_name = "N")]
     pub(crate) length: Option<u32>,

@@ -1,0 +1,263 @@
+//! `usect monitor`: a path measured all the time.
+
+mod asked;
+mod metrics;
+
+use crate::args::Monitor as Args;
+use crate::progress::Spinner;
+use crate::session::{alone, known, stop_on_signal};
+use crate::{complain, say};
+use anyhow::{Result, bail};
+use asked::Asked;
+use jiff::{SignedDuration, Timestamp, Zoned};
+use metrics::Metrics;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use usect_core::monitor::{Convoy, Entry, Interval, SCHEMA, Start};
+use usect_core::trains::TrainsRecord;
+use usect_core::trial::Traffic;
+use usect_procedure::monitor::{Duty, Rota, Seen, Watchman, memory};
+use usect_report::monitor::{log::Log, words};
+use usect_rig::{Progress, Rig, RigError, Standing};
+
+/// How long to wait before a path that failed is tried again.
+const PATIENCE: Duration = Duration::from_secs(5);
+const BLINK: Duration = Duration::from_millis(100);
+
+/// `usect monitor`.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let asked = asked::asked(args)?;
+    let _lock = alone()?;
+    let stop = stop_on_signal()?;
+    let rig = Rig::new(&asked.latency, stop.clone())?;
+    let start = start(args, &asked, &rig)?;
+    let metrics = Arc::new(Mutex::new(Metrics::new(&start)));
+    if let Some(address) = args.listen {
+        metrics::serve(address, metrics.clone())?;
+    }
+    let (log, before, mended) = Log::open(&args.log)?;
+    if let Some(sentence) = mended {
+        complain(format_args!("usect: {sentence}"));
+    }
+    let mut watchman = Watchman::new(args.above);
+    memory(&before, &start.instrument).into_iter().for_each(|interval| watchman.recall(interval));
+    let rota = Rota::new(asked.interval, asked.calendar.clone(), asked.lasts, &Zoned::now());
+    let spinner = Spinner::new();
+    let mut monitor = Monitor { asked, json: args.json, log, metrics, watchman, start, rota, stop, spinner };
+    monitor.run(rig)?;
+    monitor.end(&args.log)
+}
+
+fn start(args: &Args, asked: &Asked, rig: &Rig) -> Result<Start> {
+    let environment = rig.environment();
+    let instrument = asked.instrument();
+    let file = args.calibration.as_deref();
+    let (calibrations, refused) = known(file, Path::new("."), std::slice::from_ref(&instrument), &environment)?;
+    refused.iter().for_each(|why| complain(format_args!("usect: not calibrated: {why}")));
+    Ok(Start {
+        schema: SCHEMA.into(),
+        usect: env!("CARGO_PKG_VERSION").into(),
+        at: Timestamp::now(),
+        scenario: asked.latency.clone(),
+        instrument,
+        writes: args.writes,
+        calibration: calibrations.into_iter().next(),
+        environment,
+    })
+}
+
+/// What went wrong.
+enum Trouble {
+    /// The path, or what it is measured with: it may work again.
+    Path(RigError),
+    /// Nobody can be told.
+    Output(anyhow::Error),
+}
+
+impl From<RigError> for Trouble {
+    fn from(error: RigError) -> Trouble {
+        Trouble::Path(error)
+    }
+}
+
+impl From<anyhow::Error> for Trouble {
+    fn from(error: anyhow::Error) -> Trouble {
+        Trouble::Output(error)
+    }
+}
+
+struct Monitor {
+    asked: Asked,
+    json: bool,
+    log: Log,
+    metrics: Arc<Mutex<Metrics>>,
+    watchman: Watchman,
+    start: Start,
+    rota: Rota,
+    stop: Arc<AtomicBool>,
+    spinner: Spinner,
+}
+
+impl Monitor {
+    /// Measures until it is told to stop, or its time is over. A path that fails before anything was measured is an
+    /// error; one that fails later is tried again.
+    fn run(&mut self, rig: Rig) -> Result<()> {
+        self.tell(Entry::Start(Box::new(self.start.clone())))?;
+        let mut rig = Some(rig);
+        let mut duty = self.next();
+        let (mut worked, mut failing) = (false, None);
+        while let Some(due) = duty {
+            let done = match due {
+                Duty::Latency(lasts) => self.latency(rig.take(), lasts, &mut worked),
+                Duty::Convoy => {
+                    drop(rig.take());
+                    self.convoy()
+                }
+            };
+            duty = match done {
+                Ok(next) => {
+                    failing = None;
+                    next
+                }
+                Err(Trouble::Output(error)) => return Err(error),
+                Err(Trouble::Path(error)) if !worked => return Err(error.into()),
+                Err(Trouble::Path(error)) => {
+                    self.failed(&error, &mut failing)?;
+                    self.next()
+                }
+            };
+        }
+        self.tell(Entry::Stop { at: Timestamp::now() })
+    }
+
+    /// What to do now; nothing more, when it is over.
+    fn next(&mut self) -> Option<Duty> {
+        if self.stop.load(Relaxed) { None } else { self.rota.next(&Zoned::now()) }
+    }
+
+    /// Keeps the path open for as long as its latency is measured; returns what comes then.
+    fn latency(&mut self, rig: Option<Rig>, first: SignedDuration, worked: &mut bool) -> Result<Option<Duty>, Trouble> {
+        let rig = rig.map_or_else(|| Rig::new(&self.asked.latency, self.stop.clone()), Ok)?;
+        let mut standing = rig.open(&self.asked.trial())?;
+        let mut lasts = first;
+        loop {
+            let traffic = self.asked.traffic(lasts);
+            let interval = self.interval(&mut standing, &traffic)?;
+            *worked = true;
+            if interval.counts.sent > 0 {
+                self.tell(Entry::Interval(Box::new(interval)))?;
+            }
+            match self.next() {
+                Some(Duty::Latency(next)) => lasts = next,
+                other => return Ok(other),
+            }
+        }
+    }
+
+    fn interval(&mut self, standing: &mut Standing, traffic: &Traffic) -> Result<Interval, Trouble> {
+        let at = Timestamp::now();
+        let (mut lasted_s, mut before, mut told) = (0.0, (0, 0), Ok(()));
+        let measured = standing.again(traffic, &mut |progress| {
+            lasted_s = progress.elapsed_s;
+            if told.is_ok() {
+                told = self.step(progress, &mut before);
+            }
+            if told.is_err() {
+                self.stop.store(true, Relaxed);
+            }
+        })?;
+        told?;
+        Ok(Interval::of(at, lasted_s, measured, self.watchman.level_ns()))
+    }
+
+    /// Looks at what a running interval shows, once a second.
+    fn step(&mut self, progress: &Progress, before: &mut (u64, u64)) -> Result<()> {
+        let Some(closed) = progress.closed else { return Ok(()) };
+        let median_ns = closed.point().p50_ns.map(|ns| ns as f64);
+        let lasted = SignedDuration::try_from_secs_f64(closed.to_s - closed.from_s).unwrap_or_default();
+        let (sent, received) = (progress.sent - before.0, progress.received - before.1);
+        *before = (progress.sent, progress.received);
+        let seen = Seen { at: Timestamp::now() - lasted, median_ns, sent, received };
+        let alarms = self.watchman.next(&seen);
+        self.metrics().step(&closed.histogram(), &self.watchman);
+        self.spinner.show(|| words::now(median_ns, self.watchman.level_ns(), progress.expected_s - progress.elapsed_s));
+        alarms.into_iter().try_for_each(|alarm| self.tell(Entry::Alarm(alarm)))
+    }
+
+    /// Sends a convoy, over the path opened anew: its frames, and who runs where, are others.
+    fn convoy(&mut self) -> Result<Option<Duty>, Trouble> {
+        let at = Timestamp::now();
+        let mut rig = Rig::new(&self.asked.convoy.0, self.stop.clone())?;
+        let trial = self.asked.convoy_trial();
+        let measured = rig.run(&trial, &mut |_| self.spinner.show(|| "a convoy".to_owned()))?.client;
+        drop(rig);
+        if let Some(trains) = measured.trains.filter(|_| measured.counts.sent > 0) {
+            let trains = TrainsRecord { seen: Vec::new(), ..TrainsRecord::of(&trains) };
+            let convoy = Convoy { at, frame_size: trial.traffic.frame_size, counts: measured.counts, trains };
+            self.tell(Entry::Convoy(Box::new(convoy)))?;
+        }
+        Ok(self.next())
+    }
+
+    /// Says why, once until it is something else, and waits before the next attempt.
+    fn failed(&mut self, error: &RigError, failing: &mut Option<String>) -> Result<()> {
+        let why = error.to_string().replace('\n', " ");
+        if failing.as_ref() != Some(&why) {
+            self.tell(Entry::Failure { at: Timestamp::now(), why: why.clone() })?;
+            *failing = Some(why);
+        }
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE && !self.stop.load(Relaxed) {
+            std::thread::sleep(BLINK);
+        }
+        Ok(())
+    }
+
+    fn metrics(&self) -> std::sync::MutexGuard<'_, Metrics> {
+        self.metrics.lock().expect("no holder panics")
+    }
+
+    /// Logs an entry and shows it.
+    fn tell(&mut self, entry: Entry) -> Result<()> {
+        let waited = self.log.waiting();
+        let written = self.log.write(&entry);
+        match &written {
+            // Said once; what waits is tried again with every entry.
+            Err(error) if waited == 0 => self.spinner.complain(format_args!(
+                "usect: {error}; what should be in the log waits for room, and is tried again with every entry"
+            )),
+            Ok(()) if waited > 0 => self.spinner.complain(format_args!("usect: the log is whole again, {waited} entries late")),
+            _ => {}
+        }
+        self.metrics().entry(&entry, &self.start, &self.log);
+        self.show(&entry)
+    }
+
+    fn show(&self, entry: &Entry) -> Result<()> {
+        match entry {
+            Entry::Alarm(alarm) => self.spinner.complain(format_args!("usect: ALARM: {}", words::alarm(alarm, &self.start))),
+            Entry::Failure { why, .. } => self.spinner.complain(format_args!("usect: not measured, tried again: {why}")),
+            _ => {}
+        }
+        let line = match entry {
+            _ if self.json => serde_json::to_string(entry)?,
+            Entry::Interval(interval) => words::interval(interval, &self.start),
+            Entry::Convoy(convoy) => words::convoy(convoy),
+            _ => return Ok(()),
+        };
+        self.spinner.suspend(|| say(line))
+    }
+
+    /// Whether all of it is in the log.
+    fn end(self, folder: &Path) -> Result<ExitCode> {
+        let missing = self.log.waiting() as u64 + self.log.dropped();
+        if missing > 0 {
+            bail!("{missing} entries are missing in the log in {}: there was no room for them", folder.display());
+        }
+        complain(format_args!("usect: the log is in {0} (`usect report {0}` draws it)", folder.display()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
