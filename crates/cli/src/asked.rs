@@ -10,9 +10,7 @@ use usect_core::frame::FrameSize;
 use usect_core::pattern::Pattern;
 use usect_core::port_name::{Engine, PortName};
 use usect_core::rate::RateSpec;
-use usect_core::scenario::{
-    ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec, Vary,
-};
+use usect_core::scenario::{ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec, Vary};
 
 /// `usect compare`.
 pub(crate) fn compare(args: &Compare) -> Result<Session> {

@@ -36,7 +36,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let start = start(args, &asked, &rig)?;
     let metrics = Arc::new(Mutex::new(Metrics::new(&start)));
     if let Some(address) = args.listen {
-        metrics::serve(address, metrics.clone())?;
+        let address = metrics::serve(address, metrics.clone())?;
+        complain(format_args!("usect: metrics are at http://{address}/metrics"));
     }
     let (log, before, mended) = Log::open(&args.log)?;
     if let Some(sentence) = mended {
@@ -44,7 +45,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let mut watchman = Watchman::new(args.above);
     memory(&before, &start.instrument).into_iter().for_each(|interval| watchman.recall(interval));
-    let rota = Rota::new(asked.interval, asked.calendar.clone(), asked.lasts, &Zoned::now());
+    let calendar = asked.convoys.as_ref().map(|(_, calendar)| calendar.clone());
+    let rota = Rota::new(asked.interval, calendar, asked.lasts, &Zoned::now());
     let spinner = Spinner::new();
     let mut monitor = Monitor { asked, json: args.json, log, metrics, watchman, start, rota, stop, spinner };
     monitor.run(rig)?;
@@ -190,8 +192,8 @@ impl Monitor {
     /// Sends a convoy, over the path opened anew: its frames, and who runs where, are others.
     fn convoy(&mut self) -> Result<Option<Duty>, Trouble> {
         let at = Timestamp::now();
-        let mut rig = Rig::new(&self.asked.convoy.0, self.stop.clone())?;
-        let trial = self.asked.convoy_trial();
+        let (convoys, _) = self.asked.convoys.as_ref().expect("they are due only where there are some");
+        let (mut rig, trial) = (Rig::new(&convoys.scenario, self.stop.clone())?, convoys.trial());
         let measured = rig.run(&trial, &mut |_| self.spinner.show(|| "a convoy".to_owned()))?.client;
         drop(rig);
         if let Some(trains) = measured.trains.filter(|_| measured.counts.sent > 0) {
@@ -229,7 +231,9 @@ impl Monitor {
             Err(error) if waited == 0 => self.spinner.complain(format_args!(
                 "usect: {error}; what should be in the log waits for room, and is tried again with every entry"
             )),
-            Ok(()) if waited > 0 => self.spinner.complain(format_args!("usect: the log is whole again, {waited} entries late")),
+            Ok(()) if waited > 0 => {
+                self.spinner.complain(format_args!("usect: the log is whole again, {waited} entries late"))
+            }
             _ => {}
         }
         self.metrics().entry(&entry, &self.start, &self.log);
@@ -238,8 +242,12 @@ impl Monitor {
 
     fn show(&self, entry: &Entry) -> Result<()> {
         match entry {
-            Entry::Alarm(alarm) => self.spinner.complain(format_args!("usect: ALARM: {}", words::alarm(alarm, &self.start))),
-            Entry::Failure { why, .. } => self.spinner.complain(format_args!("usect: not measured, tried again: {why}")),
+            Entry::Alarm(alarm) => {
+                self.spinner.complain(format_args!("usect: ALARM: {}", words::alarm(alarm, &self.start)))
+            }
+            Entry::Failure { why, .. } => {
+                self.spinner.complain(format_args!("usect: not measured, tried again: {why}"))
+            }
             _ => {}
         }
         let line = match entry {

@@ -2,17 +2,24 @@
 
 use crate::args::Report;
 use crate::say;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use usect_report::monitor::log;
 use usect_report::{StoredRun, store};
 
 pub(crate) fn run(args: &Report) -> Result<ExitCode> {
+    if let Some(folder) = args.runs.iter().find(|folder| log::is_log(folder)) {
+        if args.runs.len() > 1 {
+            bail!("{} is the log of a monitor, which has a page of its own: name it alone", folder.display());
+        }
+        return of_log(folder, args);
+    }
     let runs = args.runs.iter().map(|path| Ok(store::open(path)?)).collect::<Result<Vec<StoredRun>>>()?;
     let page = usect_report::html(&runs)?;
     let output = args.output.clone().unwrap_or_else(|| default_output(&args.runs));
-    std::fs::write(&output, page).with_context(|| format!("the page can't be written to {}", output.display()))?;
+    write(&output, &page)?;
     if args.json {
         let documents: Vec<_> = runs.iter().map(|r| &r.run).collect();
         let json = match documents.as_slice() {
@@ -26,6 +33,27 @@ pub(crate) fn run(args: &Report) -> Result<ExitCode> {
         say(usect_report::table(&stored.run, std::io::stdout().is_terminal()))?;
     }
     say(format!("report: {}", output.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(output: &Path, page: &str) -> Result<()> {
+    std::fs::write(output, page).with_context(|| format!("the page can't be written to {}", output.display()))
+}
+
+/// The page of a monitor's log.
+fn of_log(folder: &Path, args: &Report) -> Result<ExitCode> {
+    let entries = log::read(folder)?;
+    if args.json {
+        say(serde_json::to_string_pretty(&entries)?)?;
+    }
+    let Some(page) = usect_report::monitor::html(&entries)? else {
+        bail!("the log in {} has no interval yet: nothing was measured", folder.display());
+    };
+    let output = args.output.clone().unwrap_or_else(|| folder.join("report.html"));
+    write(&output, &page)?;
+    if !args.json {
+        say(format!("report: {}", output.display()))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

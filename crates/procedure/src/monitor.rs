@@ -3,6 +3,7 @@
 use croner::Cron;
 use jiff::{SignedDuration, Timestamp, Zoned};
 use std::str::FromStr;
+use usect_core::calibration::Key;
 use usect_core::monitor::{Alarm, Entry, Interval};
 use usect_core::shift::Shifts;
 
@@ -124,7 +125,7 @@ impl Watchman {
 }
 
 /// What to recall from a log: the latest intervals of the same instrument, the oldest first.
-pub fn memory<'a>(log: &'a [Entry], instrument: &usect_core::calibration::Key) -> Vec<&'a Interval> {
+pub fn memory<'a>(log: &'a [Entry], instrument: &Key) -> Vec<&'a Interval> {
     let same = |entry: &&Entry| matches!(entry, Entry::Start(start) if start.instrument != *instrument);
     let begins = log.iter().rposition(|entry| same(&entry)).map_or(0, |other| other + 1);
     let intervals = log[begins..].iter().filter_map(|entry| match entry {
@@ -211,6 +212,8 @@ impl Rota {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use usect_core::measurement::Measurement;
+    use usect_core::series::Point;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
@@ -234,28 +237,23 @@ mod tests {
         let told = alarms(&mut Watchman::new(Some(5_000)), (0..60).map(|s| (s, Some(high(s)), 100)));
         let about: Vec<Alarm> = told.into_iter().filter(|alarm| !matches!(alarm, Alarm::Shift { .. })).collect();
         let (threshold_ns, median_ns) = (5_000, 9_000.0);
-        let expected = [Alarm::High { at: at(10), threshold_ns, median_ns }, Alarm::HighOver { at: at(30), threshold_ns }];
+        let expected =
+            [Alarm::High { at: at(10), threshold_ns, median_ns }, Alarm::HighOver { at: at(30), threshold_ns }];
         assert_eq!(about, expected);
     }
 
     #[test]
     fn a_shift_has_its_time_and_size_also_when_it_came_while_nobody_watched() {
         let wave = |s: i64| 5_000.0 + (s % 5) as f64;
-        let watched = alarms(&mut Watchman::new(None), (0..60).map(|s| (s, Some(wave(s) + (s / 40) as f64 * 1e3), 100)));
+        let watched =
+            alarms(&mut Watchman::new(None), (0..60).map(|s| (s, Some(wave(s) + (s / 40) as f64 * 1e3), 100)));
         let [Alarm::Shift { at: since, seen_at, from_ns, to_ns }] = watched[..] else { panic!("{watched:?}") };
         assert_eq!((since, (to_ns - from_ns).round()), (at(40), 1_000.0));
         assert!(seen_at.duration_since(since) < SignedDuration::from_secs(30));
 
-        let mut measured = usect_core::measurement::Measurement::default();
-        measured.series = (0..40)
-            .map(|s| usect_core::series::Point {
-                at_s: s as f64,
-                samples: 100,
-                p50_ns: Some(wave(s) as i64),
-                p99_ns: None,
-                max_ns: 9_000,
-            })
-            .collect();
+        let point =
+            |s: i64| Point { at_s: s as f64, samples: 100, p50_ns: Some(wave(s) as i64), p99_ns: None, max_ns: 9_000 };
+        let measured = Measurement { series: (0..40).map(point).collect(), ..Measurement::default() };
         let mut restarted = Watchman::new(None);
         restarted.recall(&Interval::of(at(0), 40.0, measured, None));
         let later = alarms(&mut restarted, (1_000..1_020).map(|s| (s, Some(wave(s) + 1e3), 100)));
@@ -290,7 +288,8 @@ mod tests {
 
     #[test]
     fn expressions_that_are_none_are_refused() {
-        let none = [("often", "no cron expression"), ("61 * * * *", "no cron expression"), ("0 0 31 2 *", "names no time")];
+        let none =
+            [("often", "no cron expression"), ("61 * * * *", "no cron expression"), ("0 0 31 2 *", "names no time")];
         for (text, part) in none {
             let why = text.parse::<Calendar>().unwrap_err();
             assert!(why.contains(part), "{why}");

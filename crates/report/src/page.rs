@@ -7,12 +7,30 @@ use crate::sweep::{self, Swept};
 use crate::view::View;
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, context};
+use serde::Serialize;
 
-const TEMPLATE: &str = include_str!("../templates/report.html");
+/// Those of every page, and of each. `.html` turns the escaping of every value on.
+const TEMPLATES: [(&str, &str); 4] = [
+    ("base.html", include_str!("../templates/base.html")),
+    ("grid.html", include_str!("../templates/grid.html")),
+    (RUNS.template, include_str!("../templates/report.html")),
+    (MONITOR.template, include_str!("../templates/monitor.html")),
+];
 const STYLE: &str = include_str!("../templates/report.css");
-const SCRIPT: &str = include_str!("../templates/report.js");
+const HELPERS: &str = include_str!("../templates/charts.js");
 /// plotly.js, packed by `build.rs`; the page's script unpacks it.
 const CHARTS: &str = include_str!(concat!(env!("OUT_DIR"), "/plotly.min.js.gz.b64"));
+
+/// A kind of page.
+pub(crate) struct Kind {
+    template: &'static str,
+    script: &'static str,
+}
+
+/// Of runs.
+const RUNS: Kind = Kind { template: "report.html", script: include_str!("../templates/report.js") };
+/// Of a monitor's log.
+pub(crate) const MONITOR: Kind = Kind { template: "monitor.html", script: include_str!("../templates/monitor.js") };
 
 /// Why a page could not be made: a fault of usect, whatever the run.
 #[derive(Debug, thiserror::Error)]
@@ -35,11 +53,19 @@ pub fn html(runs: &[StoredRun]) -> Result<String, PageError> {
         let letter = letter(runs.len(), i);
         run.run.header.platform.iter().map(move |c| (labelled(letter, "no traffic"), c))
     });
-    let data = Plots::of(&series, platform.collect(), &swept).json()?;
+    let plots = Plots::of(&series, platform.collect(), &swept);
+    render(&RUNS, View::of(runs, &series, &swept), &plots)
+}
+
+/// A page of a kind: what it shows as text, and what its script draws.
+pub(crate) fn render(kind: &Kind, view: impl Serialize, plots: &impl Serialize) -> Result<String, PageError> {
+    // JSON that may stand inside a script element whatever names it has in it.
+    let data = serde_json::to_string(plots)?.replace('<', "\\u003c");
     let mut templates = Environment::new();
-    // Of the name: `.html` turns the escaping of every value on.
-    templates.add_template("report.html", TEMPLATE)?;
-    let view = Value::from(Serde(View::of(runs, &series, &swept)));
-    let page = context! { view, data, style => STYLE, script => SCRIPT, charts => CHARTS };
-    Ok(templates.get_template("report.html")?.render(page)?)
+    for (name, template) in TEMPLATES {
+        templates.add_template(name, template)?;
+    }
+    let (view, script) = (Value::from(Serde(view)), kind.script);
+    let page = context! { view, data, style => STYLE, helpers => HELPERS, script, charts => CHARTS };
+    Ok(templates.get_template(kind.template)?.render(page)?)
 }

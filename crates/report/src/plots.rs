@@ -62,7 +62,7 @@ impl Settling<'_> {
 }
 
 #[derive(Serialize)]
-struct Distribution {
+pub(crate) struct Distribution {
     #[serde(flatten)]
     curve: Curve,
     quantiles: Vec<Estimate>,
@@ -100,11 +100,6 @@ impl<'a> Plots<'a> {
             platform: platform.into_iter().map(|(label, stalls)| Bar { label, run: None, stalls }).collect(),
             swept,
         }
-    }
-
-    /// JSON that may stand inside a script element whatever names the run has in it.
-    pub(crate) fn json(&self) -> Result<String, serde_json::Error> {
-        Ok(serde_json::to_string(self)?.replace('<', "\\u003c"))
     }
 }
 
@@ -150,7 +145,7 @@ impl<'a> TrialPlots<'a> {
 }
 
 impl Distribution {
-    fn of(histogram: &Histogram) -> Distribution {
+    pub(crate) fn of(histogram: &Histogram) -> Distribution {
         Distribution { curve: Curve::of(histogram), quantiles: stats::estimates(histogram) }
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct RunView {
 }
 
 #[derive(Serialize)]
-struct Group {
+pub(crate) struct Group {
     name: String,
     facts: Vec<(String, String)>,
 }
@@ -198,7 +198,7 @@ fn partial_trials(stored: &StoredRun) -> impl Iterator<Item = String> {
 }
 
 /// Facts by the first segment of their keys.
-fn groups(environment: &Environment) -> Vec<Group> {
+pub(crate) fn groups(environment: &Environment) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (key, value) in environment.facts() {
         let name = key.split('.').next().unwrap_or(key);

@@ -107,11 +107,7 @@ impl<'a> Standing<'a> {
 
     /// Runs the client once more over the open path, with frames like those that it was opened for. What the DUT and its
     /// threads did is not known before it stops: samples that their stalls touched are not told apart.
-    pub fn again(
-        &mut self,
-        traffic: &Traffic,
-        progress: &mut dyn FnMut(&Progress),
-    ) -> Result<Measurement, RigError> {
+    pub fn again(&mut self, traffic: &Traffic, progress: &mut dyn FnMut(&Progress)) -> Result<Measurement, RigError> {
         let Measured { outcome, series, .. } = self.measure(traffic, progress)?;
         let mut client = outcome.measurement;
         attribute(&mut client, &outcome.slow, &outcome.watched);
@@ -121,11 +117,7 @@ impl<'a> Standing<'a> {
     }
 
     /// Runs the client inside the sender's namespace, and watches it from here.
-    fn measure(
-        &mut self,
-        traffic: &Traffic,
-        progress: &mut dyn FnMut(&Progress),
-    ) -> Result<Measured, RigError> {
+    fn measure(&mut self, traffic: &Traffic, progress: &mut dyn FnMut(&Progress)) -> Result<Measured, RigError> {
         let Standing { rig, ends, opened, tap, .. } = self;
         let Opened { client, cards, .. } = opened;
         let (probe, truth) = (client.probe(), tap.as_ref().map(Tap::probe));

@@ -1,6 +1,6 @@
 //! From flags to what is monitored, and when.
 
-use crate::args::Monitor as Args;
+use crate::args::{Monitor as Args, Shape};
 use crate::{asked, trains};
 use anyhow::{Result, bail};
 use jiff::SignedDuration;
@@ -23,31 +23,32 @@ const INTERVALS: std::ops::RangeInclusive<u64> = 2_000_000_000..=600_000_000_000
 pub(super) struct Asked {
     /// The path, one client, its frames at a low rate.
     pub(super) latency: Scenario,
-    /// The same with trains, and how many frames: of the warm-up, and measured.
-    pub(super) convoy: (Scenario, u64, u64),
     /// How often a line is logged.
     pub(super) interval: SignedDuration,
-    /// When convoys leave.
-    pub(super) calendar: Option<Calendar>,
+    /// Convoys, where the user wants them, and when they leave.
+    pub(super) convoys: Option<(Convoys, Calendar)>,
     /// How long all of it lasts.
     pub(super) lasts: Option<SignedDuration>,
+}
+
+/// The same path, in trains.
+pub(super) struct Convoys {
+    pub(super) scenario: Scenario,
+    warmup_frames: u64,
+    frames: u64,
 }
 
 /// Checks all that can be checked before anything is opened.
 pub(super) fn asked(args: &Args) -> Result<Asked> {
     let latency = latency(args)?;
-    let mut convoy = latency.clone();
-    convoy.traffic.frame_size = args.convoy_size.unwrap_or(convoy.traffic.frame_size);
-    let convoy = trains::in_trains(convoy, &args.shape, true)?;
-    convoy.0.check().map_err(|(_, message)| anyhow::anyhow!("convoys: {message}"))?;
+    let Shape { length, spacing, pause, lead, .. } = &args.shape;
+    let shaped = length.is_some() || spacing.or(*pause).or(*lead).is_some();
+    if args.convoys.is_none() && shaped {
+        bail!("--length, --spacing, --pause and --lead are those of convoys: say when these leave with --convoys");
+    }
+    let convoys = args.convoys.clone().map(|calendar| Ok::<_, anyhow::Error>((convoys(args, &latency)?, calendar)));
     let time = |ns: u64| SignedDuration::from_nanos(ns.min(i64::MAX as u64) as i64);
-    Ok(Asked {
-        latency,
-        convoy,
-        interval: time(args.interval),
-        calendar: args.convoys.clone(),
-        lasts: args.lasts.map(time),
-    })
+    Ok(Asked { latency, interval: time(args.interval), convoys: convoys.transpose()?, lasts: args.lasts.map(time) })
 }
 
 fn latency(args: &Args) -> Result<Scenario> {
@@ -68,6 +69,17 @@ fn latency(args: &Args) -> Result<Scenario> {
     scenario.check().map_err(|(_, message)| anyhow::anyhow!(message))?;
     check(&scenario)?;
     Ok(scenario)
+}
+
+fn convoys(args: &Args, latency: &Scenario) -> Result<Convoys> {
+    let mut scenario = latency.clone();
+    let traffic = &mut scenario.traffic;
+    traffic.frame_size = args.convoy_size.unwrap_or(traffic.frame_size);
+    // Trains go one way, in one flow, also where latency is that of the way there and back.
+    (traffic.mode, traffic.flows, traffic.both) = (Mode::OneWay, 1, false);
+    let (scenario, warmup_frames, frames) = trains::in_trains(scenario, &args.shape, true)?;
+    scenario.check().map_err(|(_, message)| anyhow::anyhow!("convoys: {message}"))?;
+    Ok(Convoys { scenario, warmup_frames, frames })
 }
 
 /// Refuses what can't be measured all the time.
@@ -112,18 +124,17 @@ impl Asked {
         Trial::once(self.client().clone(), self.traffic(self.interval))
     }
 
-    /// A convoy.
-    pub(super) fn convoy_trial(&self) -> Trial {
-        let (scenario, warmup_frames, frames) = &self.convoy;
-        let traffic = Traffic::of(&scenario.traffic, &scenario.protocol);
-        Trial::once(
-            self.client().clone(),
-            Traffic { warmup_frames: *warmup_frames, frames: *frames, ..traffic },
-        )
-    }
-
     /// How latency is measured.
     pub(super) fn instrument(&self) -> Key {
         Key::of(&self.trial(), &self.latency)
+    }
+}
+
+impl Convoys {
+    /// One of them.
+    pub(super) fn trial(&self) -> Trial {
+        let traffic = Traffic::of(&self.scenario.traffic, &self.scenario.protocol);
+        let traffic = Traffic { warmup_frames: self.warmup_frames, frames: self.frames, ..traffic };
+        Trial::once(self.scenario.clients[0].clone(), traffic)
     }
 }

@@ -155,7 +155,12 @@ impl Metrics {
             ("corrupted", corrupted),
         ];
         let classes = classes.map(|(class, frames)| (class, frames as f64));
-        page.counters("usect_frames_total", "What became of them; reordered ones are received, too.", "class", &classes);
+        page.counters(
+            "usect_frames_total",
+            "What became of them; reordered ones are received, too.",
+            "class",
+            &classes,
+        );
     }
 
     /// What is known of the instrument itself.
@@ -164,8 +169,16 @@ impl Metrics {
         page.counter("usect_failures_total", "Times that the path could not be measured.", self.failures as f64);
         page.counter("usect_stalls_total", "Stalls of the measuring threads.", self.stalls as f64);
         page.counter("usect_stalled_seconds_total", "Their length.", self.stalled_ns as f64 / 1e9);
-        page.gauge("usect_log_waiting_entries", "Entries of the log that wait for room on the disk.", self.waiting as f64);
-        page.counter("usect_log_dropped_entries_total", "Entries of the log that waited for too long.", self.dropped as f64);
+        page.gauge(
+            "usect_log_waiting_entries",
+            "Entries of the log that wait for room on the disk.",
+            self.waiting as f64,
+        );
+        page.counter(
+            "usect_log_dropped_entries_total",
+            "Entries of the log that waited for too long.",
+            self.dropped as f64,
+        );
         page.counter("usect_convoys_total", "Convoys sent.", self.convoys as f64);
     }
 }

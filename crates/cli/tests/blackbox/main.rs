@@ -10,6 +10,7 @@ mod faults;
 mod hardware;
 mod inside;
 mod labs;
+mod monitor;
 mod prometheus;
 mod refused;
 mod reports;

@@ -107,7 +107,9 @@ impl Impairments {
         let time = |seconds: f64| (0.0..=1e6).contains(&seconds);
         let bad = |d: Detour| !time(d.after_s) || !d.for_s.is_none_or(time) || d.by_ns > LONGEST_DELAY_NS;
         if self.detour.is_some_and(bad) {
-            return Err("impair.detour lasts from after_s for for_s, 0 to 1000000 s, and adds by_ns, up to 1000000000".into());
+            return Err(
+                "impair.detour lasts from after_s for for_s, 0 to 1000000 s, and adds by_ns, up to 1000000000".into()
+            );
         }
         for (name, share) in [("loss", self.loss), ("duplicate", self.duplicate), ("reorder", self.reorder)] {
             if !(0.0..=1.0).contains(&share) {
@@ -130,7 +132,8 @@ impl SpoolSpec {
     /// What it imposes on a frame that meets no other, in nanoseconds, to the nearest; `None` where that is different for
     /// each.
     pub fn known_delay_ns(&self, size: FrameSize) -> Option<u64> {
-        (!self.impair.vary()).then(|| self.delay_ns.unwrap_or_else(|| self.fiber.map_or(0, |f| f.delay_ns(size).round() as u64)))
+        (!self.impair.vary())
+            .then(|| self.delay_ns.unwrap_or_else(|| self.fiber.map_or(0, |f| f.delay_ns(size).round() as u64)))
     }
 
     /// The time that it adds to every frame, whatever its size, in nanoseconds.

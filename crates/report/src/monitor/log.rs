@@ -143,7 +143,8 @@ fn mend(path: &Path) -> Result<Option<String>, StoreError> {
         Ok(length - whole)
     };
     let bytes = cut().map_err(|reason| StoreError::Write { path: path.to_owned(), reason })?;
-    Ok((bytes > 0).then(|| format!("the last line of {} was cut short: its {bytes} bytes are left out", path.display())))
+    Ok((bytes > 0)
+        .then(|| format!("the last line of {} was cut short: its {bytes} bytes are left out", path.display())))
 }
 
 /// How far whole lines reach.
@@ -228,7 +229,8 @@ mod tests {
     #[test]
     fn a_damaged_line_is_named_and_a_foreign_schema_refused() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("2026-11-21.jsonl"), "{\"kind\":\"stop\",\"at\":\"2026-11-21T00:00:00Z\"}\n{]\n").unwrap();
+        fs::write(folder.path().join("2026-11-21.jsonl"), "{\"kind\":\"stop\",\"at\":\"2026-11-21T00:00:00Z\"}\n{]\n")
+            .unwrap();
         let why = read(folder.path()).unwrap_err().to_string();
         assert!(why.contains("2026-11-21.jsonl is damaged: line 2"), "{why}");
     }

@@ -50,6 +50,15 @@ pub fn alarm(alarm: &Alarm, start: &Start) -> String {
     }
 }
 
+/// What is usual, with and without what the instrument is known to add.
+pub(crate) fn level(ns: f64, start: &Start) -> String {
+    let corrected = start.calibration.as_ref().map(|calibration| {
+        let correction = calibration.correction_ns.value;
+        format!(" ({} calibrated)", nanoseconds(ns - correction))
+    });
+    format!("{}{}", nanoseconds(ns), corrected.unwrap_or_default())
+}
+
 /// An interval in a line.
 pub fn interval(interval: &Interval, start: &Start) -> String {
     let Interval { at, lasted_s, counts, latency, level_ns, .. } = interval;
@@ -59,7 +68,7 @@ pub fn interval(interval: &Interval, start: &Start) -> String {
         let value = estimate.and_then(|estimate| estimate.value);
         format!("{quantile} {}", value.map_or_else(|| "n/a".to_owned(), |value| format::ns(value.ns)))
     });
-    let level = level_ns.map(|ns| format!("  level {}", nanoseconds(ns)));
+    let level = level_ns.map(|ns| format!("  level {}", level(ns, start)));
     let bound = interval.median_ns().and_then(|ns| start.most_writes(ns));
     let bound = bound.map(|bound| format!("  writes < {}/s", whole(bound)));
     format!(
@@ -68,7 +77,7 @@ pub fn interval(interval: &Interval, start: &Start) -> String {
         format::count(counts.sent),
         format::count(counts.lost),
         shown.join("  "),
-        format::ns(latency.max_ns),
+        if latency.samples == 0 { "n/a".to_owned() } else { format::ns(latency.max_ns) },
         level.unwrap_or_default(),
         bound.unwrap_or_default(),
     )

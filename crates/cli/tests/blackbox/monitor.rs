@@ -1,0 +1,279 @@
+//! A path measured all the time: its alarms, its log, its metrics.
+
+use crate::prometheus::Prometheus;
+use crate::world::{Started, World, mount_tmpfs, output, until};
+use nix::sys::signal::Signal;
+use std::fs;
+use std::net::SocketAddr;
+use usect_core::monitor::{Alarm, Convoy, Entry, Interval};
+use usect_report::monitor::log;
+
+const TRAFFIC: &str = "{ frame_size = 64, rate = 1 }";
+
+/// A delay that no scheduling of a busy host makes look shorter.
+fn delay(us: u64, more: &str) -> String {
+    format!("{{ kind = \"spool\", engine = \"mem\", delay_ns = {us}000 {more} }}")
+}
+
+fn scenario(world: &World, us: u64, more: &str) -> String {
+    world.scenario(&delay(us, more), TRAFFIC, &["mem"])
+}
+
+fn entries(world: &World) -> Vec<Entry> {
+    if log::is_log(&world.path("monitor")) { log::read(&world.path("monitor")).unwrap() } else { Vec::new() }
+}
+
+fn intervals(world: &World) -> Vec<Interval> {
+    let interval = |entry| if let Entry::Interval(interval) = entry { Some(*interval) } else { None };
+    entries(world).into_iter().filter_map(interval).collect()
+}
+
+fn convoys(world: &World) -> Vec<Convoy> {
+    let convoy = |entry| if let Entry::Convoy(convoy) = entry { Some(*convoy) } else { None };
+    entries(world).into_iter().filter_map(convoy).collect()
+}
+
+fn alarms(world: &World) -> Vec<Alarm> {
+    entries(world)
+        .into_iter()
+        .filter_map(|entry| if let Entry::Alarm(alarm) = entry { Some(alarm) } else { None })
+        .collect()
+}
+
+fn ends_well(run: &mut Started) {
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.end().code(), Some(0), "{}", run.printed());
+}
+
+#[test]
+fn a_longer_way_is_told_with_its_time_and_size() {
+    let Some(world) = World::new() else { return };
+    // A stall of the host in every frame of a second would look like it; no such stall lasts.
+    let detour = ", impair = { detour = { after_s = 25.0, by_ns = 40000 } }";
+    let mut run = world.start(&["monitor", &scenario(&world, 100, detour), "--interval", "5s", "--writes", "10"]);
+    run.until("an alarm", || !alarms(&world).is_empty());
+    ends_well(&mut run);
+    let (alarms, intervals) = (alarms(&world), intervals(&world));
+    let [Alarm::Shift { at, seen_at, from_ns, to_ns }] = alarms[..] else { panic!("{alarms:?}") };
+    let size = to_ns - from_ns;
+    assert!((30_000.0..50_000.0).contains(&size) && (100_000.0..120_000.0).contains(&from_ns), "{alarms:?}");
+    let since = at.duration_since(intervals[0].at).as_secs_f64();
+    assert!((22.0..28.0).contains(&since), "after {since} s");
+    assert!(seen_at.duration_since(at).as_secs() < 30, "{alarms:?}");
+    assert!(run.printed().contains("ALARM: latency has shifted by +"), "{}", run.printed());
+    assert!(run.printed().contains("; writes are now bound by "), "{}", run.printed());
+    for interval in &intervals {
+        assert!(interval.counts.sent > 0 && interval.counts.lost == 0, "{:?}", interval.counts);
+        assert_eq!(interval.histogram.samples(), interval.counts.received);
+    }
+    world.assert_clean();
+}
+
+#[test]
+fn a_log_goes_on_after_a_restart_with_what_was_usual_before_it() {
+    let Some(world) = World::new() else { return };
+    let mut run = world.start(&["monitor", &scenario(&world, 100, ""), "--interval", "4s"]);
+    run.until("what is usual is known", || intervals(&world).last().is_some_and(|last| last.level_ns.is_some()));
+    // As a loss of power in the middle of a line leaves it.
+    run.signal(Signal::SIGKILL);
+    run.end();
+    let before = intervals(&world).len();
+    let file = world.path("monitor").join(last_file(&world));
+    let torn = [fs::read(&file).unwrap(), b"{\"kind\":\"interval\",\"at\":\"20".to_vec()].concat();
+    fs::write(&file, torn).unwrap();
+    let mut run = world.start(&["monitor", &scenario(&world, 140, ""), "--interval", "4s"]);
+    run.until("an alarm", || !alarms(&world).is_empty());
+    run.until("an interval", || intervals(&world).len() > before);
+    ends_well(&mut run);
+    assert!(run.printed().contains("was cut short: its 27 bytes are left out"), "{}", run.printed());
+    let alarms = alarms(&world);
+    assert!(matches!(alarms[..], [Alarm::Shift { from_ns, to_ns, .. }] if to_ns - from_ns > 30_000.0), "{alarms:?}");
+    // Another instrument has another level.
+    let size = ["monitor", &scenario(&world, 300, ""), "--interval", "2s", "--for", "8s", "--size", "512"];
+    world.succeeds(&size);
+    assert_eq!(self::alarms(&world).len(), 1);
+    let kinds = entries(&world);
+    assert_eq!(kinds.iter().filter(|entry| matches!(entry, Entry::Start(_))).count(), 3);
+    assert_eq!(kinds.iter().filter(|entry| matches!(entry, Entry::Stop { .. })).count(), 2);
+
+    let done = world.succeeds(&["report", "monitor"]);
+    assert!(done.stdout.contains("report: monitor/report.html"), "{}", done.stdout);
+    let page = fs::read_to_string(world.path("monitor/report.html")).unwrap();
+    assert!(page.contains("latency has shifted by +") && page.contains("its level shifted once"));
+    let json = world.succeeds(&["report", "monitor", "--json"]).stdout;
+    assert_eq!(serde_json::from_str::<Vec<Entry>>(&json).unwrap(), kinds);
+    world.assert_clean();
+}
+
+fn last_file(world: &World) -> String {
+    let files = crate::world::names(&world.path("monitor"));
+    files.into_iter().rfind(|name| name.ends_with(".jsonl")).expect("there is a log")
+}
+
+#[test]
+fn a_full_disk_loses_nothing_that_there_is_room_for_in_time() {
+    let Some(world) = World::new() else { return };
+    let folder = world.path("monitor");
+    fs::create_dir(&folder).unwrap();
+    mount_tmpfs(&folder, "256k");
+    let fill = || {
+        let mut block = 64 << 10;
+        let mut name = 0;
+        while block >= 1 << 12 {
+            match fs::write(folder.join(format!("filler-{name}")), vec![1; block]) {
+                Ok(()) => name += 1,
+                Err(_) => block /= 2,
+            }
+        }
+    };
+    let free = || {
+        let fillers = crate::world::names(&folder).into_iter().filter(|name| name.starts_with("filler-"));
+        fillers.for_each(|name| fs::remove_file(folder.join(name)).unwrap());
+    };
+    let mut run = world.start(&["monitor", &scenario(&world, 100, ""), "--interval", "2s", "--json"]);
+    run.until("an interval is logged", || !intervals(&world).is_empty());
+    fill();
+    run.until("the log can't be written", || run_says(&world, "No space left on device"));
+    let printed = || run_prints(&world);
+    let then = printed();
+    run.until("two more intervals", || printed() >= then + 2);
+    let logged = intervals(&world).len();
+    free();
+    run.until("the log is whole", || run_says(&world, "the log is whole again"));
+    assert!(intervals(&world).len() > logged);
+    ends_well(&mut run);
+    assert_eq!(intervals(&world).len(), printed());
+
+    // And where it stays full, that is said at the end.
+    let mut run = world.start(&["monitor", &scenario(&world, 100, ""), "--interval", "2s", "--json"]);
+    run.until("it has begun", || printed() > 0);
+    fill();
+    run.until("the log can't be written", || run_says(&world, "No space left on device"));
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.end().code(), Some(2), "{}", run.printed());
+    assert!(run_says(&world, "are missing in the log in monitor: there was no room"), "{}", run.printed());
+    log::read(&folder).unwrap();
+    world.assert_clean();
+}
+
+/// Whether the running binary has said something.
+fn run_says(world: &World, what: &str) -> bool {
+    fs::read_to_string(world.path("background.txt")).unwrap().contains(what)
+}
+
+/// Intervals that the running binary has printed.
+fn run_prints(world: &World) -> usize {
+    fs::read_to_string(world.path("background.txt")).unwrap().matches("{\"kind\":\"interval\"").count()
+}
+
+/// The median that Prometheus works out of each kind of histogram, and the counters, are those of the log.
+fn is_scraped(native: bool, query: &str, tolerance: std::ops::RangeInclusive<f64>) {
+    let Some(world) = World::new() else { return };
+    output("ip", &["link", "set", "lo", "up"]);
+    let args = ["--interval", "4s", "--listen", "127.0.0.1:0", "--writes", "10"];
+    let mut run = world.start(&[&["monitor", &scenario(&world, 100, "")], &args[..]].concat());
+    run.until("metrics are served", || run_says(&world, "/metrics"));
+    let printed = run.printed();
+    let address = printed.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap();
+    let Some(prometheus) = Prometheus::scraping(address.parse::<SocketAddr>().unwrap(), native) else { return };
+    let sent =
+        until("Prometheus has counters", || prometheus.ask("usect_frames_sent_total").filter(|&sent| sent > 0.0));
+    assert!(sent >= 400.0 && prometheus.answer("usect_frames_total{class=\"received\"}") >= 400.0, "{sent}");
+    let median = until("Prometheus has a median", || prometheus.ask(query).filter(|median| median.is_finite()));
+    let truth = intervals(&world)[0].median_ns().unwrap() / 1e9;
+    assert!(tolerance.contains(&(median / truth)), "{query}: {median}, and the log has {truth}");
+    assert_eq!(prometheus.answer("usect_up"), 1.0);
+    let bound = prometheus.answer("usect_write_operations_bound");
+    assert!((bound * truth * 2.0 - 10.0).abs() < 1.0, "{bound}");
+    ends_well(&mut run);
+    world.assert_clean();
+}
+
+#[test]
+fn prometheus_reads_classic_histograms() {
+    // Steps of 1, 2 and 5: the median is known to a bucket.
+    is_scraped(false, "histogram_quantile(0.5, usect_latency_seconds_bucket)", 0.5..=2.0);
+}
+
+#[test]
+fn prometheus_reads_native_histograms() {
+    is_scraped(true, "histogram_quantile(0.5, usect_latency_seconds)", 0.9..=1.1);
+}
+
+#[test]
+fn convoys_leave_when_the_calendar_says_so() {
+    let Some(world) = World::new() else { return };
+    let dut = "{ kind = \"spool\", engine = \"mem\", fiber = { length_m = 2.0, line_rate = \"500 Mbit/s\" } }";
+    let scenario = world.scenario(dut, TRAFFIC, &["mem"]);
+    let when = ["--convoys", "*/3 * * * * *", "--convoy-size", "1522", "--length", "20", "--trains", "10"];
+    let mut run = world.start(&[&["monitor", &scenario, "--interval", "2s"], &when[..]].concat());
+    run.until("three convoys", || convoys(&world).len() >= 3);
+    run.until("latency before, between and after", || intervals(&world).len() >= 4);
+    ends_well(&mut run);
+    for convoy in convoys(&world) {
+        assert_eq!((convoy.counts.sent, convoy.counts.received, convoy.trains.trains), (200, 200, 10));
+        let [capacity, ..] = convoy.trains.bits(convoy.frame_size).unwrap();
+        assert!((4.0e8..5.1e8).contains(&capacity.value), "{capacity:?}");
+    }
+    let times: Vec<_> = convoys(&world).iter().map(|convoy| convoy.at).collect();
+    assert!(times.windows(2).all(|pair| pair[1].duration_since(pair[0]).as_secs_f64() > 1.5), "{times:?}");
+    world.assert_clean();
+}
+
+#[test]
+fn a_link_that_goes_down_is_told_and_measured_again_when_it_is_up() {
+    let Some(world) = World::new() else { return };
+    world.succeeds(&["lab", "up"]);
+    let ports = ["--tx", "packet:t0@lab-tx", "--rx", "packet:r0@lab-rx"];
+    let mut run = world.start(&[&["monitor"], &ports[..], &["--interval", "2s"]].concat());
+    run.until("an interval", || !intervals(&world).is_empty());
+    output("ip", &["-n", "lab-rx", "link", "set", "r0", "down"]);
+    let troubled = || {
+        entries(&world).iter().any(|entry| matches!(entry, Entry::Failure { .. } | Entry::Alarm(Alarm::Silent { .. })))
+    };
+    run.until("somebody is told", troubled);
+    output("ip", &["-n", "lab-rx", "link", "set", "r0", "up"]);
+    let before = intervals(&world).len();
+    let again = || intervals(&world)[before..].iter().any(|interval| interval.counts.received > 100);
+    run.until("it is measured again", again);
+    ends_well(&mut run);
+    world.succeeds(&["lab", "down"]);
+    world.assert_clean();
+}
+
+#[test]
+fn what_can_not_be_monitored_is_refused() {
+    let Some(world) = World::new() else { return };
+    let written = |name: &str, more: &str, clients: &[&str]| {
+        let client = |engine: &&str| format!("[[client]]\nname = \"{engine}\"\nengine = \"{engine}\"\n");
+        let clients: String = clients.iter().map(client).collect();
+        world.file(name, &format!("title = \"t\"\ntraffic = {TRAFFIC}\n{more}\n{clients}"))
+    };
+    let spool = format!("dut = {}", delay(5, ""));
+    let mem = written("mem.toml", &spool, &["mem"]);
+    let two = written("two.toml", "dut = { kind = \"wire\" }", &["packet", "kernel"]);
+    let varied = written("varied.toml", &format!("{spool}\nvary = {{ frame_size = [64, 128] }}"), &["mem"]);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = listener.local_addr().unwrap().to_string();
+    world.file("occupied", "a file");
+    for (args, part) in [
+        (vec![two.as_str()], "choose it with --client (packet, kernel)"),
+        (vec![&two, "--client", "kernel"], "kernel engine sends in bursts"),
+        (vec![&varied], "use one without [vary]"),
+        (vec![&mem, "--rate", "5"], "--rate 5 is too low"),
+        (vec![&mem, "--interval", "1h"], "--interval runs from 2s to 10min"),
+        (vec![&mem, "--convoys", "often"], "`often` is no cron expression"),
+        (vec![&mem, "--convoys", "0 0 31 2 *"], "names no time that ever comes"),
+        (vec![&mem, "--length", "5"], "say when these leave with --convoys"),
+        (vec![&mem, "--convoys", "* * * * *", "--trains", "0"], "--trains runs from 1"),
+        (vec![&mem, "--writes", "0"], "--writes"),
+        (vec![&mem, "--log", "occupied"], "occupied"),
+        (vec![&mem, "--listen", &busy], "Address already in use"),
+        (vec![&mem, "--calibration", "none.json"], "none.json"),
+        (vec!["--tx", "mem:a"], "--rx"),
+    ] {
+        let sentence = world.refuses(&[&["monitor"], &args[..]].concat());
+        assert!(sentence.contains(part), "{args:?}: {sentence}");
+    }
+    world.assert_clean();
+}
