@@ -1,7 +1,7 @@
 # One set of commands for people and for CI. `make demo` and `make test` are all a newcomer needs.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-bench deps-hw build demo test test-hw lint fmt bench clean
+.PHONY: help deps deps-test deps-bench deps-hw build demo test test-hw lint fmt bench clean
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 USECT := target/release/usect
@@ -19,6 +19,10 @@ deps: ## Install what is missing, by package name
 	if [ -n "$$missing" ]; then echo "installing$$missing"; \
 	  $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 	@command -v cargo >/dev/null || { echo "install a Rust toolchain first (rustup, or your distribution)"; exit 2; }
+
+# systemd-analyze, which a test of the unit needs; a container may lack it.
+deps-test: deps $(PROMETHEUS)
+	@command -v systemd-analyze >/dev/null || $(SUDO) apt-get install -q -y --no-install-recommends systemd || true
 
 deps-bench: deps
 	@command -v sockperf >/dev/null && command -v dpdk-testpmd >/dev/null || \
@@ -40,7 +44,7 @@ $(PROMETHEUS):
 
 # A test that can't run here adds a line to the list; with USECT_NO_SKIP=1, as in CI, it fails instead.
 test: export USECT_SKIPPED := $(CURDIR)/target/skipped.txt
-test: deps $(PROMETHEUS) ## Every test; those in namespaces need root
+test: deps-test ## Every test; those in namespaces need root
 	@mkdir -p target; $(SUDO) rm -f "$$USECT_SKIPPED"
 	cargo test --workspace --locked $(if $(SUDO),--config 'target.x86_64-unknown-linux-gnu.runner="sudo -E"')
 	@if [ -s "$$USECT_SKIPPED" ]; then echo "not run here:"; cat "$$USECT_SKIPPED"; fi

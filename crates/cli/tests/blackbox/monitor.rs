@@ -277,3 +277,32 @@ fn what_can_not_be_monitored_is_refused() {
     }
     world.assert_clean();
 }
+
+const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
+
+#[test]
+fn the_systemd_unit_is_valid_and_its_command_monitors() {
+    let Some(world) = World::new() else { return };
+    let unit = fs::read_to_string(format!("{PACKAGING}/usect-monitor@.service")).unwrap();
+    let here = unit.replace("/usr/local/bin/usect", env!("CARGO_BIN_EXE_usect"));
+    world.file("usect-monitor@.service", &here);
+    let instance = world.file("usect-monitor@san.service", &here);
+    let verified = std::process::Command::new("systemd-analyze").args(["verify", "--man=no", &instance]).output();
+    match verified {
+        // What it doesn't understand is a warning, and its exit code is 0 all the same.
+        Ok(verified) => assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}"),
+        Err(_) => usect_testing::skip("there is no systemd-analyze"),
+    }
+    let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/usect ")).unwrap();
+    let flags = format!("{} --interval 2s --for 3s", scenario(&world, 5, ""));
+    let command = command.replace("/var/lib/usect/%i", "monitor").replace("$MONITOR", &flags);
+    world.succeeds(&command.split(' ').collect::<Vec<_>>());
+    assert!(intervals(&world).iter().map(|interval| interval.counts.received).sum::<u64>() >= 200);
+
+    // The flags of the example are flags; only their interfaces aren't there.
+    let example = fs::read_to_string(format!("{PACKAGING}/san.conf")).unwrap();
+    let flags = example.lines().find_map(|line| line.strip_prefix("MONITOR=")).unwrap();
+    let sentence = world.refuses(&[&["monitor"], &flags.split(' ').collect::<Vec<_>>()[..]].concat());
+    assert!(sentence.contains("eth1"), "{sentence}");
+    world.assert_clean();
+}
