@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use usect_core::monitor::{Convoy, Entry, Interval, SCHEMA, Start};
 use usect_core::trains::TrainsRecord;
 use usect_core::trial::Traffic;
+use usect_lab::audit::Waited;
 use usect_procedure::monitor::{Duty, Rota, Seen, Watchman, memory};
 use usect_report::monitor::{log::Log, words};
 use usect_rig::{Progress, Rig, RigError, Standing};
@@ -47,8 +48,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     memory(&before, &start.instrument).into_iter().for_each(|interval| watchman.recall(interval));
     let calendar = asked.convoys.as_ref().map(|(_, calendar)| calendar.clone());
     let rota = Rota::new(asked.interval, calendar, asked.lasts, &Zoned::now());
-    let spinner = Spinner::new();
-    let mut monitor = Monitor { asked, json: args.json, log, metrics, watchman, start, rota, stop, spinner };
+    let (waited, spinner) = (Waited::default(), Spinner::new());
+    let mut monitor = Monitor { asked, json: args.json, log, metrics, watchman, start, rota, waited, stop, spinner };
     monitor.run(rig)?;
     monitor.end(&args.log)
 }
@@ -99,6 +100,7 @@ struct Monitor {
     watchman: Watchman,
     start: Start,
     rota: Rota,
+    waited: Waited,
     stop: Arc<AtomicBool>,
     spinner: Spinner,
 }
@@ -182,7 +184,8 @@ impl Monitor {
         let lasted = SignedDuration::try_from_secs_f64(closed.to_s - closed.from_s).unwrap_or_default();
         let (sent, received) = (progress.sent - before.0, progress.received - before.1);
         *before = (progress.sent, progress.received);
-        let seen = Seen { at: Timestamp::now() - lasted, median_ns, sent, received };
+        let waited = self.waited.share();
+        let seen = Seen { at: Timestamp::now() - lasted, median_ns, sent, received, waited };
         let alarms = self.watchman.next(&seen);
         self.metrics().step(&closed.histogram(), &self.watchman);
         self.spinner.show(|| words::now(median_ns, self.watchman.level_ns(), progress.expected_s - progress.elapsed_s));

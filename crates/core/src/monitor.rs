@@ -144,6 +144,8 @@ pub enum Alarm {
         from_ns: f64,
         /// The level since, in nanoseconds.
         to_ns: f64,
+        /// Share of the time since then for which a measuring thread waited for a core: this host may be the reason.
+        waited: f64,
     },
     /// Latency is above what the user named, and stays there.
     High {
@@ -177,10 +179,10 @@ pub enum Alarm {
 
 impl Alarm {
     /// Of a level that changed, whose times are milliseconds of the epoch.
-    pub fn of_shift(shift: &Shift) -> Alarm {
+    pub fn of_shift(shift: &Shift, waited: f64) -> Alarm {
         let time = |ms| Timestamp::from_millisecond(ms).unwrap_or_default();
         let Shift { at, seen_at, from_ns, to_ns } = *shift;
-        Alarm::Shift { at: time(at), seen_at: time(seen_at), from_ns, to_ns }
+        Alarm::Shift { at: time(at), seen_at: time(seen_at), from_ns, to_ns, waited }
     }
 
     /// From when on.
@@ -242,7 +244,7 @@ mod tests {
         assert_eq!((interval.step_s, interval.median_ns().map(|ns| ns as u64 / 100)), (1.0, Some(54)));
         let entries = [
             Entry::Interval(Box::new(interval)),
-            Entry::Alarm(Alarm::of_shift(&Shift { at: 1_000, seen_at: 6_000, from_ns: 5e3, to_ns: 6e3 })),
+            Entry::Alarm(Alarm::of_shift(&Shift { at: 1_000, seen_at: 6_000, from_ns: 5e3, to_ns: 6e3 }, 0.0)),
         ];
         for entry in entries {
             let line = serde_json::to_string(&entry).unwrap();

@@ -39,7 +39,10 @@ pub struct Shift {
 /// Watches a row of medians.
 #[derive(Debug, Clone, Default)]
 pub struct Shifts {
-    usual: VecDeque<f64>,
+    /// Each with its time.
+    usual: VecDeque<(i64, f64)>,
+    /// The last one, until the values since say whether it stayed.
+    claimed: Option<Shift>,
     up: Suspicion,
     down: Suspicion,
 }
@@ -64,45 +67,71 @@ impl Suspicion {
 }
 
 impl Shifts {
-    /// The level: the median of the usual values, in nanoseconds, once there are enough to say.
+    /// The level: the median of the usual values, in nanoseconds, once there are enough to say; right after a shift, what
+    /// it shifted to.
     pub fn level_ns(&self) -> Option<f64> {
-        (self.usual.len() >= FEWEST).then(|| median(self.usual.iter().copied()))
+        self.usual_ns().or_else(|| self.claimed.map(|shift| shift.to_ns))
+    }
+
+    fn usual_ns(&self) -> Option<f64> {
+        (self.usual.len() >= FEWEST).then(|| median(self.usual.iter().map(|(_, value)| *value)))
     }
 
     /// The next value, in nanoseconds, and when it was, on any clock that rises. Returns a shift once it is certain, and
     /// then takes the new level for the usual one.
     pub fn next(&mut self, at: i64, value: f64) -> Option<Shift> {
-        let Some(level) = self.level_ns() else {
-            self.usual.push_back(value);
-            return None;
+        let Some(level) = self.usual_ns() else {
+            self.usual.push_back((at, value));
+            return self.gone_back(at);
         };
-        let spread = MAD * median(self.usual.iter().map(|v| (v - level).abs()));
+        let spread = MAD * median(self.usual.iter().map(|(_, v)| (v - level).abs()));
         let units = ((value - level) / spread.max(LEAST_NS).max(level.abs() * LEAST_SHARE)).clamp(-MOST, MOST);
         self.up.add(at, value, units - ALLOWED);
         self.down.add(at, value, -units - ALLOWED);
         let found = [&self.up, &self.down].into_iter().find(|suspicion| suspicion.sum >= ALARM).cloned();
         let Some(found) = found else {
-            self.learn(value);
+            self.learn(at, value);
             return None;
         };
         let to_ns = median(found.values.iter().map(|(_, value)| *value));
-        // A stall shortly before may have begun the suspicion: the new level begins where two values in a row are near it.
-        let near = |(_, value): &(i64, f64)| (value - to_ns).abs() < (to_ns - level).abs() / 2.0;
-        let first = found.values.windows(2).position(|pair| pair.iter().all(near)).unwrap_or(0);
+        // A stall shortly before may have begun the suspicion.
+        let first = settled(&found.values, level, to_ns);
         let new = &found.values[first..];
-        *self = Shifts { usual: new.iter().map(|(_, value)| *value).collect(), ..Shifts::default() };
-        Some(Shift { at: new[0].0, seen_at: at, from_ns: level, to_ns })
+        let shift = Shift { at: new[0].0, seen_at: at, from_ns: level, to_ns };
+        *self = Shifts { usual: new.iter().copied().collect(), claimed: Some(shift), ..Shifts::default() };
+        Some(shift)
+    }
+
+    /// Whether, now that the values since a shift would make a level, the latest of them are what was usual before it.
+    fn gone_back(&mut self, at: i64) -> Option<Shift> {
+        self.usual_ns()?;
+        let Shift { from_ns, to_ns, .. } = self.claimed.take()?;
+        let latest = median(self.usual.iter().skip(FEWEST / 2).map(|(_, value)| *value));
+        if (latest - to_ns).abs() <= (latest - from_ns).abs() {
+            return None;
+        }
+        let values = self.usual.make_contiguous();
+        let new = &values[settled(values, to_ns, latest)..];
+        let back = Shift { at: new[0].0, seen_at: at, from_ns: to_ns, to_ns: latest };
+        *self = Shifts { usual: new.iter().copied().collect(), ..Shifts::default() };
+        Some(back)
     }
 
     /// What is no reason for suspicion is usual: the level may drift.
-    fn learn(&mut self, value: f64) {
+    fn learn(&mut self, at: i64, value: f64) {
         if self.up.values.is_empty() && self.down.values.is_empty() {
-            self.usual.push_back(value);
+            self.usual.push_back((at, value));
             if self.usual.len() > USUAL {
                 self.usual.pop_front();
             }
         }
     }
+}
+
+/// Where a new level begins: at the first two values in a row that are near it.
+fn settled(values: &[(i64, f64)], from_ns: f64, to_ns: f64) -> usize {
+    let near = |(_, value): &(i64, f64)| (value - to_ns).abs() < (to_ns - from_ns).abs() / 2.0;
+    values.windows(2).position(|pair| pair.iter().all(near)).unwrap_or(0)
 }
 
 /// Of values of which there is one.
@@ -167,6 +196,18 @@ mod tests {
         let found: Vec<Shift> = (0..).zip(steps).filter_map(|(at, value)| shifts.next(at, value?)).collect();
         assert_eq!(found.len(), 2, "{found:?}");
         assert!((596..=604).contains(&found[1].at) && found[1].to_ns < found[1].from_ns, "{found:?}");
+    }
+
+    #[test]
+    fn a_level_that_soon_goes_back_is_told_too() {
+        for seed in 0..12 {
+            let bump = trace(seed, 300).enumerate().map(|(i, v)| if (100..108).contains(&i) { v + 1_000.0 } else { v });
+            let found = shifts(bump);
+            let [up, back] = found[..] else { panic!("seed {seed}: {found:?}") };
+            assert!((96..=104).contains(&up.at) && up.to_ns - up.from_ns > 800.0, "seed {seed}: {up:?}");
+            assert!((106..=112).contains(&back.at) && back.seen_at < 130, "seed {seed}: {back:?}");
+            assert!((back.to_ns - up.from_ns).abs() < 100.0, "seed {seed}: {back:?}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use croner::Cron;
 use jiff::{SignedDuration, Timestamp, Zoned};
+use std::collections::VecDeque;
 use std::str::FromStr;
 use usect_core::calibration::Key;
 use usect_core::monitor::{Alarm, Entry, Interval};
@@ -11,6 +12,8 @@ use usect_core::shift::Shifts;
 const SILENT: u32 = 3;
 /// Steps in a row after which a median is above, or below, what the user named.
 const STAYS: u32 = 5;
+/// Steps of which it is known how long threads waited: longer than a shift takes to be certain.
+const REMEMBERED: usize = 120;
 /// What is due so soon is done now.
 const SOON: SignedDuration = SignedDuration::from_secs(1);
 
@@ -25,6 +28,8 @@ pub struct Seen {
     pub sent: u64,
     /// Frames received.
     pub received: u64,
+    /// Share of it for which a measuring thread waited for a core.
+    pub waited: f64,
 }
 
 /// Raises alarms.
@@ -32,6 +37,8 @@ pub struct Seen {
 pub struct Watchman {
     threshold_ns: Option<u64>,
     shifts: Shifts,
+    /// For which share of the latest steps a thread waited.
+    waited: VecDeque<(Timestamp, f64)>,
     silent: Lasting,
     high: Lasting,
 }
@@ -99,7 +106,13 @@ impl Watchman {
     }
 
     fn shift(&mut self, seen: &Seen) -> Option<Alarm> {
-        self.shifts.next(seen.at.as_millisecond(), seen.median_ns?).as_ref().map(Alarm::of_shift)
+        self.waited.push_back((seen.at, seen.waited));
+        if self.waited.len() > REMEMBERED {
+            self.waited.pop_front();
+        }
+        let shift = self.shifts.next(seen.at.as_millisecond(), seen.median_ns?)?;
+        let since = self.waited.iter().filter(|(at, _)| at.as_millisecond() >= shift.at).map(|(_, share)| *share);
+        Some(Alarm::of_shift(&shift, since.clone().sum::<f64>() / since.count().max(1) as f64))
     }
 
     fn silence(&mut self, seen: &Seen) -> Option<Alarm> {
@@ -220,7 +233,13 @@ mod tests {
     }
 
     fn alarms(watchman: &mut Watchman, steps: impl Iterator<Item = (i64, Option<f64>, u64)>) -> Vec<Alarm> {
-        let seen = |(second, median_ns, received)| Seen { at: at(second), median_ns, sent: 100, received };
+        let seen = |(second, median_ns, received)| Seen {
+            at: at(second),
+            median_ns,
+            sent: 100,
+            received,
+            waited: if second < 40 { 0.0 } else { 0.5 },
+        };
         steps.flat_map(|step| watchman.next(&seen(step))).collect()
     }
 
@@ -247,8 +266,8 @@ mod tests {
         let wave = |s: i64| 5_000.0 + (s % 5) as f64;
         let watched =
             alarms(&mut Watchman::new(None), (0..60).map(|s| (s, Some(wave(s) + (s / 40) as f64 * 1e3), 100)));
-        let [Alarm::Shift { at: since, seen_at, from_ns, to_ns }] = watched[..] else { panic!("{watched:?}") };
-        assert_eq!((since, (to_ns - from_ns).round()), (at(40), 1_000.0));
+        let [Alarm::Shift { at: since, seen_at, from_ns, to_ns, waited }] = watched[..] else { panic!("{watched:?}") };
+        assert_eq!((since, (to_ns - from_ns).round(), waited), (at(40), 1_000.0, 0.5));
         assert!(seen_at.duration_since(since) < SignedDuration::from_secs(30));
 
         let point =

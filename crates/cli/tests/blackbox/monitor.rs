@@ -54,7 +54,7 @@ fn a_longer_way_is_told_with_its_time_and_size() {
     run.until("an alarm", || !alarms(&world).is_empty());
     ends_well(&mut run);
     let (alarms, intervals) = (alarms(&world), intervals(&world));
-    let [Alarm::Shift { at, seen_at, from_ns, to_ns }] = alarms[..] else { panic!("{alarms:?}") };
+    let [Alarm::Shift { at, seen_at, from_ns, to_ns, .. }] = alarms[..] else { panic!("{alarms:?}") };
     let size = to_ns - from_ns;
     assert!((30_000.0..50_000.0).contains(&size) && (100_000.0..120_000.0).contains(&from_ns), "{alarms:?}");
     let since = at.duration_since(intervals[0].at).as_secs_f64();

@@ -11,10 +11,12 @@ mod memory;
 mod process;
 mod text;
 mod times;
+mod waited;
 
 pub use cores::online_cores;
 pub use interface::interface;
 pub use times::CpuTimes;
+pub use waited::Waited;
 
 use std::fs;
 use std::path::Path;

@@ -9,6 +9,9 @@ use usect_core::stats::Quantile;
 /// Percentiles of a line.
 const SHOWN: [f64; 3] = [0.5, 0.99, 0.999];
 
+/// Share of the time for which threads may wait for a core without a word.
+const WAITED: f64 = 0.05;
+
 /// The time of day, in this host's time zone.
 fn time(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
@@ -25,18 +28,25 @@ fn whole(value: f64) -> String {
 /// What somebody should know: when, what, and by how much.
 pub fn alarm(alarm: &Alarm, start: &Start) -> String {
     match alarm {
-        Alarm::Shift { at, seen_at, from_ns, to_ns } => {
+        Alarm::Shift { at, seen_at, from_ns, to_ns, waited } => {
+            let waited = (*waited > WAITED).then(|| {
+                format!(
+                    "; its threads waited for a core {} of that time, so this host may be the reason",
+                    format::share(*waited)
+                )
+            });
             let bound = |ns| start.most_writes(ns).map(whole);
             let writes = bound(*from_ns).zip(bound(*to_ns));
             let writes = writes.map(|(from, to)| format!("; writes are now bound by {to} a second, before by {from}"));
             format!(
-                "latency has shifted by {}, from {} to {}, at {} (certain {:.0} s later){}",
+                "latency has shifted by {}, from {} to {}, at {} (certain {:.0} s later){}{}",
                 format::signed_ns((to_ns - from_ns).round() as i64),
                 nanoseconds(*from_ns),
                 nanoseconds(*to_ns),
                 time(*at),
                 seen_at.duration_since(*at).as_secs_f64(),
-                writes.unwrap_or_default()
+                writes.unwrap_or_default(),
+                waited.unwrap_or_default()
             )
         }
         Alarm::High { at, threshold_ns, median_ns } => {
