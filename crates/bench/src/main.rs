@@ -36,7 +36,8 @@ fn main() -> Result<()> {
 /// Prints one figure as a line of the table.
 impl std::fmt::Display for Figure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:<28} {:>12.3} {:<6}", self.name, self.ours, self.unit)?;
+        let digits = if self.ours.abs() < 0.01 { 6 } else { 3 };
+        write!(f, "{:<28} {:>12.digits$} {:<6}", self.name, self.ours, self.unit)?;
         match (self.peer, &self.peer_name, self.ratio) {
             (Some(peer), Some(name), Some(ratio)) => write!(f, " {peer:>12.3} {name}  ratio {ratio:.3}"),
             _ => Ok(()),
