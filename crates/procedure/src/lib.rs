@@ -5,6 +5,7 @@
 pub mod calibrate;
 pub mod compare;
 pub mod monitor;
+pub mod search;
 
 use usect_core::trial::{Trial, TrialResult};
 
