@@ -88,6 +88,8 @@ pub struct Correlation<C = Tsc> {
 pub struct Bridge<C = Tsc> {
     rate: TickRate,
     readings: Vec<Correlation<C>>,
+    /// The largest of all readings, also of those that were forgotten.
+    error_ns: u64,
 }
 
 impl<C: Ticks> Bridge<C> {
@@ -98,13 +100,14 @@ impl<C: Ticks> Bridge<C> {
 
     /// From a first reading; `rate` serves beyond the outermost readings.
     pub fn new(rate: TickRate, first: Correlation<C>) -> Bridge<C> {
-        Bridge { rate, readings: vec![first] }
+        Bridge { rate, error_ns: first.error_ns, readings: vec![first] }
     }
 
     /// Adds a reading later than all before; others are left out. Returns whether it was added.
     pub fn add(&mut self, reading: Correlation<C>) -> bool {
         let later = self.readings.last().is_some_and(|last| last.at < reading.at && last.mono < reading.mono);
         if later {
+            self.error_ns = self.error_ns.max(reading.error_ns);
             self.readings.push(reading);
         }
         later
@@ -113,7 +116,12 @@ impl<C: Ticks> Bridge<C> {
     /// The same with its last readings alone, at least one.
     pub fn recent(&self, readings: usize) -> Bridge<C> {
         let from = self.readings.len().saturating_sub(readings.max(1));
-        Bridge { rate: self.rate, readings: self.readings[from..].to_vec() }
+        Bridge { readings: self.readings[from..].to_vec(), ..*self }
+    }
+
+    /// Forgets all but its last readings, at least one.
+    pub fn forget(&mut self, but: usize) {
+        self.readings.drain(..self.readings.len().saturating_sub(but.max(1)));
     }
 
     /// Whether an instant lies before the last reading, so that it needs no guess at the rate.
@@ -138,7 +146,7 @@ impl<C: Ticks> Bridge<C> {
 
     /// Bound on the error of the readings themselves, in nanoseconds.
     pub fn error_ns(&self) -> u64 {
-        self.readings.iter().map(|r| r.error_ns).max().unwrap_or(0)
+        self.error_ns
     }
 }
 

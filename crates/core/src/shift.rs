@@ -15,11 +15,17 @@ const USUAL: usize = 300;
 const MOST: f64 = 6.0;
 /// Units that are no reason for suspicion.
 const ALLOWED: f64 = 2.0;
-/// Suspicion at which a shift is told: five values far off in a row, or more that are less far.
+/// Suspicion that is no chance any more: five values far off in a row, or more that are less far.
 const ALARM: f64 = 20.0;
+/// Values that have to agree on a new level, all but a tenth of them.
+const LATEST: usize = 10;
+/// Values after which a suspicion that has come to nothing is dropped.
+const LONGEST: usize = 120;
 /// Smallest spread, in nanoseconds, and as a share of the level: values that hardly vary shift by more than that.
 const LEAST_NS: f64 = 5.0;
-const LEAST_SHARE: f64 = 0.002;
+const LEAST_SHARE: f64 = 0.001;
+/// Units by which the values after a shift may differ from what it shifted to.
+const STAYED: f64 = 4.0;
 /// Times the median distance from the median is a standard deviation, of a normal distribution.
 const MAD: f64 = 1.4826;
 
@@ -64,6 +70,21 @@ impl Suspicion {
         self.sum += units;
         self.values.push((at, value));
     }
+
+    /// The shift that it comes to, with the values since: where it is beyond chance, and nearly all of the latest values
+    /// are near one another, and far from the level. A path that has two levels has no shift.
+    fn judged(&self, level: f64, unit: f64) -> Option<(Shift, Vec<(i64, f64)>)> {
+        let latest = &self.values[self.values.len().checked_sub(LATEST)?..];
+        let to_ns = median(latest.iter().map(|(_, value)| *value));
+        let is_far = (to_ns - level).abs() > ALLOWED * unit;
+        let others = latest.iter().filter(|value| !is_near(value, level, to_ns)).count();
+        if self.sum < ALARM || !is_far || others > LATEST / 10 {
+            return None;
+        }
+        let new = &self.values[settled(&self.values, level, to_ns)..];
+        let shift = Shift { at: new[0].0, seen_at: latest[LATEST - 1].0, from_ns: level, to_ns };
+        Some((shift, new.to_vec()))
+    }
 }
 
 impl Shifts {
@@ -82,56 +103,68 @@ impl Shifts {
     pub fn next(&mut self, at: i64, value: f64) -> Option<Shift> {
         let Some(level) = self.usual_ns() else {
             self.usual.push_back((at, value));
-            return self.gone_back(at);
+            return self.has_stayed(at);
         };
-        let spread = MAD * median(self.usual.iter().map(|(_, v)| (v - level).abs()));
-        let units = ((value - level) / spread.max(LEAST_NS).max(level.abs() * LEAST_SHARE)).clamp(-MOST, MOST);
+        let unit = unit(level, self.usual.iter().map(|(_, value)| *value));
+        let units = ((value - level) / unit).clamp(-MOST, MOST);
         self.up.add(at, value, units - ALLOWED);
         self.down.add(at, value, -units - ALLOWED);
-        let found = [&self.up, &self.down].into_iter().find(|suspicion| suspicion.sum >= ALARM).cloned();
-        let Some(found) = found else {
+        let shift = [&self.up, &self.down].into_iter().find_map(|suspicion| suspicion.judged(level, unit));
+        if let Some((shift, new)) = shift {
+            *self = Shifts { usual: new.into(), claimed: Some(shift), ..Shifts::default() };
+            return Some(shift);
+        }
+        for suspicion in [&mut self.up, &mut self.down] {
+            if suspicion.values.len() > LONGEST {
+                *suspicion = Suspicion::default();
+            }
+        }
+        if units.abs() <= ALLOWED {
             self.learn(at, value);
+        }
+        None
+    }
+
+    /// Whether, now that the values since a shift would make a level, the latest of them are still what it shifted to: they
+    /// may have gone back, or on to another.
+    fn has_stayed(&mut self, at: i64) -> Option<Shift> {
+        self.usual_ns()?;
+        let Shift { to_ns: from_ns, .. } = self.claimed.take()?;
+        let latest = || self.usual.iter().skip(FEWEST / 2).map(|(_, value)| *value);
+        let to_ns = median(latest());
+        if (to_ns - from_ns).abs() <= STAYED * unit(to_ns, latest()) {
             return None;
-        };
-        let to_ns = median(found.values.iter().map(|(_, value)| *value));
-        // A stall shortly before may have begun the suspicion.
-        let first = settled(&found.values, level, to_ns);
-        let new = &found.values[first..];
-        let shift = Shift { at: new[0].0, seen_at: at, from_ns: level, to_ns };
+        }
+        let values = self.usual.make_contiguous();
+        let new = &values[settled(values, from_ns, to_ns)..];
+        let shift = Shift { at: new[0].0, seen_at: at, from_ns, to_ns };
         *self = Shifts { usual: new.iter().copied().collect(), claimed: Some(shift), ..Shifts::default() };
         Some(shift)
     }
 
-    /// Whether, now that the values since a shift would make a level, the latest of them are what was usual before it.
-    fn gone_back(&mut self, at: i64) -> Option<Shift> {
-        self.usual_ns()?;
-        let Shift { from_ns, to_ns, .. } = self.claimed.take()?;
-        let latest = median(self.usual.iter().skip(FEWEST / 2).map(|(_, value)| *value));
-        if (latest - to_ns).abs() <= (latest - from_ns).abs() {
-            return None;
-        }
-        let values = self.usual.make_contiguous();
-        let new = &values[settled(values, to_ns, latest)..];
-        let back = Shift { at: new[0].0, seen_at: at, from_ns: to_ns, to_ns: latest };
-        *self = Shifts { usual: new.iter().copied().collect(), ..Shifts::default() };
-        Some(back)
-    }
-
-    /// What is no reason for suspicion is usual: the level may drift.
+    /// What is near the level is usual: it may drift.
     fn learn(&mut self, at: i64, value: f64) {
-        if self.up.values.is_empty() && self.down.values.is_empty() {
-            self.usual.push_back((at, value));
-            if self.usual.len() > USUAL {
-                self.usual.pop_front();
-            }
+        self.usual.push_back((at, value));
+        if self.usual.len() > USUAL {
+            self.usual.pop_front();
         }
     }
 }
 
+/// What values differ by from their level by themselves: a standard deviation, which few that are far off don't change.
+fn unit(level: f64, values: impl Iterator<Item = f64>) -> f64 {
+    (MAD * median(values.map(|value| (value - level).abs()))).max(LEAST_NS).max(level.abs() * LEAST_SHARE)
+}
+
+/// Whether a value is of a new level.
+fn is_near((_, value): &(i64, f64), from_ns: f64, to_ns: f64) -> bool {
+    (value - to_ns).abs() < (to_ns - from_ns).abs() / 2.0
+}
+
 /// Where a new level begins: at the first two values in a row that are near it.
 fn settled(values: &[(i64, f64)], from_ns: f64, to_ns: f64) -> usize {
-    let near = |(_, value): &(i64, f64)| (value - to_ns).abs() < (to_ns - from_ns).abs() / 2.0;
-    values.windows(2).position(|pair| pair.iter().all(near)).unwrap_or(0)
+    let both = |pair: &[(i64, f64)]| pair.iter().all(|value| is_near(value, from_ns, to_ns));
+    values.windows(2).position(both).unwrap_or(0)
 }
 
 /// Of values of which there is one.
@@ -201,12 +234,73 @@ mod tests {
     #[test]
     fn a_level_that_soon_goes_back_is_told_too() {
         for seed in 0..12 {
-            let bump = trace(seed, 300).enumerate().map(|(i, v)| if (100..108).contains(&i) { v + 1_000.0 } else { v });
+            let bump = trace(seed, 300).enumerate().map(|(i, v)| if (100..114).contains(&i) { v + 1_000.0 } else { v });
             let found = shifts(bump);
             let [up, back] = found[..] else { panic!("seed {seed}: {found:?}") };
             assert!((96..=104).contains(&up.at) && up.to_ns - up.from_ns > 800.0, "seed {seed}: {up:?}");
-            assert!((106..=112).contains(&back.at) && back.seen_at < 130, "seed {seed}: {back:?}");
+            assert!((112..=122).contains(&back.at) && back.seen_at < 140, "seed {seed}: {back:?}");
             assert!((back.to_ns - up.from_ns).abs() < 100.0, "seed {seed}: {back:?}");
+        }
+    }
+
+    #[test]
+    fn a_level_that_soon_goes_on_or_overshot_is_told_as_it_settles() {
+        for seed in 0..12 {
+            let levels = |i: usize, steps: &[(usize, f64)]| {
+                steps.iter().rev().find(|(from, _)| i >= *from).map_or(0.0, |(_, more)| *more)
+            };
+            for (steps, last) in [
+                (&[(100, 1_000.0), (106, 11_000.0)][..], 11_000.0),
+                (&[(100, 30_000.0), (106, 20_000.0)], 20_000.0),
+                (&[(100, 2_000.0), (103, 4_000.0), (106, 6_000.0), (109, 8_000.0)], 8_000.0),
+            ] {
+                let stepped = trace(seed, 300).enumerate().map(|(i, v)| v + levels(i, steps));
+                let found = shifts(stepped);
+                let (first, end) = (found.first().unwrap(), found.last().unwrap());
+                assert!((first.from_ns - 5_000.0).abs() < 200.0, "seed {seed}: {found:?}");
+                assert!((end.to_ns - 5_000.0 - last).abs() < 200.0 && end.seen_at < 160, "seed {seed}: {found:?}");
+                assert!(found.windows(2).all(|pair| pair[0].to_ns == pair[1].from_ns), "seed {seed}: {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_with_two_levels_has_no_shift() {
+        for (seed, share) in (0..12).flat_map(|seed| [0.05, 0.1, 0.2].map(|share| (seed, share))) {
+            let mut random = Pcg64Mcg::seed_from_u64(1_000 + seed);
+            let two = trace(seed, 3_600).map(|v| {
+                let drawn: f64 = StandardUniform.sample(&mut random);
+                if drawn < share { v + 600.0 } else { v }
+            });
+            assert_eq!(shifts(two), [], "seed {seed}, {share}");
+        }
+    }
+
+    #[test]
+    fn a_microsecond_is_told_in_time_on_paths_of_up_to_three_hundred() {
+        for level in [50_000.0, 200_000.0, 300_000.0] {
+            let stepped =
+                trace(7, 900).enumerate().map(|(i, v)| v - 5_000.0 + level + if i < 600 { 0.0 } else { 1_000.0 });
+            let found = shifts(stepped);
+            let [shift] = found[..] else { panic!("{level}: {found:?}") };
+            assert!((596..=604).contains(&shift.at) && shift.seen_at < 630, "{level}: {shift:?}");
+            assert!((shift.to_ns - shift.from_ns - 1_000.0).abs() < 100.0, "{level}: {shift:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_shift_is_smaller_than_what_is_usual_or_told_before_it_was(
+            seed: u64, share in 0.0..1.0_f64, apart in 0.0..5_000.0_f64, seconds in 30_u64..900,
+        ) {
+            let mut random = Pcg64Mcg::seed_from_u64(seed);
+            let values = trace(seed, seconds).map(|v| {
+                let drawn: f64 = StandardUniform.sample(&mut random);
+                if drawn < share { v + apart } else { v }
+            });
+            for Shift { at, seen_at, from_ns, to_ns } in shifts(values) {
+                proptest::prop_assert!(at <= seen_at && (to_ns - from_ns).abs() > ALLOWED * LEAST_NS);
+            }
         }
     }
 

@@ -46,6 +46,10 @@ impl Dut for Forwarder {
         self.0.iter_mut().find_map(Spinning::guest)
     }
 
+    fn has_ended(&self) -> bool {
+        self.0.iter().any(Spinning::has_ended)
+    }
+
     fn stop(self: Box<Self>) -> Result<Report, DutError> {
         let mut whole = Report::default();
         for thread in self.0 {

@@ -28,6 +28,11 @@ pub trait Dut {
         None
     }
 
+    /// Whether its thread has ended by itself, which it does only where it failed: stopping it says why.
+    fn has_ended(&self) -> bool {
+        false
+    }
+
     /// Stops it, and returns what it did and what its threads saw.
     fn stop(self: Box<Self>) -> Result<Report, DutError>;
 }

@@ -24,6 +24,10 @@ impl Reflector {
 }
 
 impl Dut for Reflector {
+    fn has_ended(&self) -> bool {
+        self.0.has_ended()
+    }
+
     fn stop(self: Box<Self>) -> Result<Report, DutError> {
         self.0.stop()
     }

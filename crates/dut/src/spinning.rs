@@ -89,6 +89,11 @@ impl Spinning {
         }
     }
 
+    /// Whether its thread has ended without being told to.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(&self.place, Place::Thread { thread: Some(thread), .. } if thread.is_finished())
+    }
+
     /// Stops it and returns what it did. A guest was dropped before.
     pub(crate) fn stop(mut self) -> Result<Report, DutError> {
         let result = match &mut self.place {

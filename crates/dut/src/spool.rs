@@ -74,6 +74,10 @@ impl Dut for Spool {
         self.0.guest()
     }
 
+    fn has_ended(&self) -> bool {
+        self.0.has_ended()
+    }
+
     fn stop(self: Box<Self>) -> Result<Report, DutError> {
         self.0.stop()
     }

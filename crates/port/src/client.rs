@@ -107,6 +107,8 @@ pub struct PacketClient<T, R> {
     pub beside: Option<Box<dyn Beside>>,
     clock: Clock,
     live: Arc<Live>,
+    /// Frames sent in all its runs.
+    sent: u32,
 }
 
 impl<T: Transmit, R: Receive> PacketClient<T, R> {
@@ -114,7 +116,21 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
     pub fn new(clock: Clock, tx: T, rx: R, flow: Flow, threads: Threads, stop: Arc<AtomicBool>) -> Self {
         let live = Arc::new(Live { stop, ..Live::default() });
         let (wait, route, frame) = (Wait::Poll, Route::default(), FrameSpec::default());
-        PacketClient { tx, rx, flow, expected: flow, frame, flows: 1, wait, threads, route, beside: None, clock, live }
+        PacketClient {
+            tx,
+            rx,
+            flow,
+            expected: flow,
+            frame,
+            flows: 1,
+            wait,
+            threads,
+            route,
+            beside: None,
+            clock,
+            live,
+            sent: 0,
+        }
     }
 
     fn plan(&self, traffic: &Traffic) -> Result<Plan, ClientError> {
@@ -135,11 +151,12 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
     /// Both halves in one thread.
     fn run_one<'p>(&mut self, core: usize, plan: &'p Plan, control: &Control) -> Result<Ends<'p>, ClientError> {
         let spins = self.wait == Wait::Poll;
-        let PacketClient { tx, rx, clock, live, .. } = self;
+        let PacketClient { tx, rx, clock, live, sent: before, .. } = self;
         let work = || {
             pinned(core)?;
             let mut watch = spins.then(|| Watch::new(clock));
-            let mut halves = (Departures::new(clock, tx, plan, live, false), Arrivals::new(clock, rx, plan, live));
+            let sends = Departures::new(clock, tx, plan, live, false).behind(*before);
+            let mut halves = (sends, Arrivals::new(clock, rx, plan, live));
             drive(clock, &mut halves, watch.as_mut())?;
             let watched = watch.map(|w| w.finish("sender and receiver", Some(core), &control.bridge()));
             Ok(Ends { sent: halves.0.finish(), seen: halves.1.finish(), watched: watched.into_iter().collect() })
@@ -155,13 +172,13 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
         control: &Control,
     ) -> Result<Ends<'p>, ClientError> {
         let spins = self.wait == Wait::Poll;
-        let PacketClient { tx, rx, clock, live, beside, .. } = self;
+        let PacketClient { tx, rx, clock, live, beside, sent: before, .. } = self;
         let (clock, live) = (&*clock, &*live);
         let send = || {
             let _end = EndOfSending(live);
             pinned(cores.0)?;
             let mut watch = spins.then(|| Watch::new(clock));
-            let mut half = Departures::new(clock, tx, plan, live, !spins);
+            let mut half = Departures::new(clock, tx, plan, live, !spins).behind(*before);
             drive(clock, &mut half, watch.as_mut())?;
             let watched = watch.map(|w| w.finish("sender", Some(cores.0), &control.bridge()));
             Ok::<_, ClientError>((half.finish(), watched))
@@ -170,7 +187,7 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
             let _end = EndOfReceiving(live);
             pinned(cores.1)?;
             let mut watch = spins.then(|| Watch::new(clock));
-            let mut halves = (beside.take(), Arrivals::new(clock, rx, plan, live));
+            let mut halves = (&mut *beside, Arrivals::new(clock, rx, plan, live));
             drive(clock, &mut halves, watch.as_mut())?;
             let watched = watch.map(|w| w.finish("receiver", Some(cores.1), &control.bridge()));
             Ok::<_, ClientError>((halves.1.finish(), watched))
@@ -232,6 +249,7 @@ impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
             Threads::One { core } => self.run_one(core, &plan, control)?,
             Threads::Two { sender, receiver } => self.run_two((sender, receiver), &plan, control)?,
         };
+        self.sent = self.sent.wrapping_add((ends.sent.warmup + ends.sent.measured) as u32);
         let mut outcome = outcome(&self.live, traffic, ends, &control.bridge())?;
         outcome.measurement.overwritten = plan.overwritten();
         outcome.measurement.overruns = self.rx.overruns().zip(overruns).map(|(now, before)| now.saturating_sub(before));

@@ -103,8 +103,8 @@ pub trait Transmit: Send {
     /// in order, directly after it was filled or with the rest of the batch.
     fn send(&mut self, fill: impl FnMut(&mut [u8]) -> Option<usize>) -> io::Result<usize>;
 
-    /// Hands over stamps of frames that have left, each with the frame's number in order of sending, from 0, and
-    /// wrapping. Returns how many. They may come late, in any order, or not at all.
+    /// Hands over stamps of frames that have left, each with the frame's number in order of sending, from 0 since the
+    /// port was opened, and wrapping. Returns how many. They may come late, in any order, or not at all.
     fn reap(&mut self, each: &mut dyn FnMut(u32, Outward)) -> io::Result<usize> {
         let _ = each;
         Ok(0)

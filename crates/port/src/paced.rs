@@ -24,9 +24,10 @@ use usect_core::trial::Traffic;
 const RESIDUAL_NS: u64 = 2_000_000_000;
 /// How long it must be quiet, once every frame is in, before nothing more is expected.
 const QUIET_NS: u64 = 20_000_000;
-/// A sender that is behind its schedule by this, and by 2% of the time that has passed, can't keep the
-/// rate.
+/// A sender that is behind its schedule by this, and by 2% of the time that has passed, can't keep the rate ...
 const HOPELESS_NS: u64 = 200_000_000;
+/// ... if it doesn't catch up in this time: a host that paused it lets it.
+const CATCH_UP_NS: u64 = 1_000_000_000;
 
 /// How long after the last departure its stamps by others are waited for, unless they are all there.
 const LINGER_NS: u64 = 50_000_000;
@@ -69,7 +70,7 @@ impl<A: Half, B: Half> Half for (A, B) {
 }
 
 /// What the receiving thread does besides receiving.
-impl Half for Option<Box<dyn Beside>> {
+impl Half for &mut Option<Box<dyn Beside>> {
     #[inline]
     fn turn(&mut self, _now: Tsc, _stalled: bool) -> Result<Turn, ClientError> {
         let Some(beside) = self else { return Ok(Turn { done: true, ..Turn::default() }) };
@@ -108,9 +109,13 @@ pub(crate) struct Departures<'a, T> {
     start: Tsc,
     blocking: bool,
     index: u64,
+    /// Frames that the port has sent in runs before this one.
+    before: u32,
     /// Frames whose stamps by others are all in.
     stamped: u64,
     reap_again: Tsc,
+    /// Since when it is hopelessly late.
+    late_since: Option<Tsc>,
     lateness: Recorder,
     first: Tsc,
     last: Tsc,
@@ -141,12 +146,19 @@ impl<'a, T: Transmit> Departures<'a, T> {
             start: Tsc(0),
             blocking,
             index: 0,
+            before: 0,
             stamped: 0,
             reap_again: Tsc(0),
+            late_since: None,
             lateness: Recorder::default(),
             first: Tsc(0),
             last: Tsc(0),
         }
+    }
+
+    /// Over a port that has sent so many frames before: it numbers departures from the first of all.
+    pub(crate) fn behind(self, before: u32) -> Self {
+        Departures { before, ..self }
     }
 
     pub(crate) fn finish(self) -> Sent {
@@ -221,13 +233,18 @@ impl<'a, T: Transmit> Departures<'a, T> {
 
     /// Fetches stamps of departures, where there are any to come.
     fn reap(&mut self, now: Tsc) -> Result<(), ClientError> {
-        let Departures { port, plan, stamped, index, .. } = self;
+        let Departures { port, plan, stamped, index, before, .. } = self;
         let Some(joint) = plan.joint.as_ref().filter(|joint| joint.reaps()) else { return Ok(()) };
         if now < self.reap_again || *stamped >= *index {
             return Ok(());
         }
         let mut beyond = false;
         let taken = port.reap(&mut |number, stamp| {
+            let number = number.wrapping_sub(*before);
+            // Of a run before.
+            if (number as i32) < 0 && *before != 0 {
+                return;
+            }
             beyond |= (*index as u32).wrapping_sub(number) as i32 <= 0;
             *stamped += u64::from(joint.departed(number, stamp));
         });
@@ -254,7 +271,12 @@ impl<'a, T: Transmit> Departures<'a, T> {
         }
         let offset = self.schedule.peek().copied().unwrap_or(0);
         let late_ns = self.clock.rate().ns(now.0 - due.0);
-        let hopeless = late_ns > HOPELESS_NS.max(offset / 50).min(signature::MAX_LATENESS_NS);
+        if late_ns <= HOPELESS_NS.max(offset / 50).min(signature::MAX_LATENESS_NS) {
+            self.late_since = None;
+            return Ok(());
+        }
+        let since = *self.late_since.get_or_insert(now);
+        let hopeless = self.clock.rate().ns(now.0 - since.0) > CATCH_UP_NS;
         if hopeless { Err(self.plan.unreachable(self.index, offset + late_ns)) } else { Ok(()) }
     }
 }

@@ -58,9 +58,10 @@ impl Card {
         // Held meanwhile, so that readings are added in the order in which they are taken.
         let mut bridge = self.bridge.lock().expect("no holder panics");
         match bridge.add(self.clock.correlate()?) {
-            true => Ok(()),
-            false => Err(io::Error::other("it was set back")),
+            true => bridge.forget(RECENT),
+            false => return Err(io::Error::other("it was set back")),
         }
+        Ok(())
     }
 
     fn bridge(&self) -> Bridge<Phc> {

@@ -149,7 +149,7 @@ impl Opening<'_> {
         R: Receive + 'static,
     {
         let Opening { rig, trial, .. } = self;
-        let mut client = PacketClient::new(rig.clock, tx, rx, flow, self.threads(), rig.stop.clone());
+        let mut client = PacketClient::new(rig.clock, tx, rx, flow, self.threads(), rig.cut.clone());
         client.wait = trial.client.wait;
         client.expected = expected;
         client.frame = rig.frame.clone();
@@ -184,7 +184,7 @@ impl Opening<'_> {
             tx: index(&ends.tx),
             core: rig.placement.sender,
         };
-        let mut client = KernelClient::load(rig.clock, &assignment, rig.stop.clone())?;
+        let mut client = KernelClient::load(rig.clock, &assignment, rig.cut.clone())?;
         let (tx, rx) = ((ends.tx.netns.as_deref(), index(&ends.tx)), (ends.rx.netns.as_deref(), index(&ends.rx)));
         if trial.traffic.mode.returns() {
             within(rx.0, || client.attach_reflector(rx.1))??;

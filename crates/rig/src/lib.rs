@@ -44,7 +44,10 @@ pub struct Rig {
     placement: Placement,
     cores: Vec<usize>,
     cpu_times: audit::CpuTimes,
+    /// The user's.
     stop: Arc<AtomicBool>,
+    /// What clients look at: ends the running trial, for the user's or a client's own reason.
+    cut: Arc<AtomicBool>,
 }
 
 /// Why a rig could not be set up or a trial failed. Each is one sentence.
@@ -129,7 +132,18 @@ impl Rig {
         start_dpdk(scenario, &cores)?;
         let path = Path::up(scenario)?;
         let TrafficSpec { frame, flows, both, .. } = scenario.traffic.clone();
-        Ok(Rig { clock, path, frame, flows, both, placement, cores, cpu_times: audit::CpuTimes::now(), stop })
+        Ok(Rig {
+            clock,
+            path,
+            frame,
+            flows,
+            both,
+            placement,
+            cores,
+            cpu_times: audit::CpuTimes::now(),
+            stop,
+            cut: Arc::default(),
+        })
     }
 
     /// What the figures depend on: host, interfaces, clocks, placement; and what the cores did since the

@@ -109,6 +109,12 @@ impl<'a> Standing<'a> {
     /// threads did is not known before it stops: samples that their stalls touched are not told apart.
     pub fn again(&mut self, traffic: &Traffic, progress: &mut dyn FnMut(&Progress)) -> Result<Measurement, RigError> {
         let Measured { outcome, series, .. } = self.measure(traffic, progress)?;
+        for thread in [&mut self.dut, &mut self.opened.reflector] {
+            // It ended by itself, and says why.
+            if let Some(ended) = thread.take_if(|thread| thread.has_ended()) {
+                ended.stop()?;
+            }
+        }
         let mut client = outcome.measurement;
         attribute(&mut client, &outcome.slow, &outcome.watched);
         client.balance()?;
@@ -121,7 +127,8 @@ impl<'a> Standing<'a> {
         let Standing { rig, ends, opened, tap, .. } = self;
         let Opened { client, cards, .. } = opened;
         let (probe, truth) = (client.probe(), tap.as_ref().map(Tap::probe));
-        let control = Control { stop: rig.stop.clone(), bridge: Mutex::new(rig.clock.bridge()) };
+        rig.cut.store(false, Relaxed);
+        let control = Control { stop: rig.cut.clone(), bridge: Mutex::new(rig.clock.bridge()) };
         let done = AtomicBool::new(false);
         let watcher = std::thread::current();
         let (outcome, series) = std::thread::scope(|scope| {
@@ -131,7 +138,13 @@ impl<'a> Standing<'a> {
             };
             let running = scope.spawn(work);
             let (probes, clocks) = ((&probe, truth.as_ref()), (&control, cards.as_deref()));
-            let series = sampling::watch(&done, traffic, probes, clocks, progress);
+            let series = sampling::watch(&done, traffic, probes, clocks, &mut |now| {
+                // A client that fails ends its trial by the same flag, and the user's stays as it is.
+                if rig.stop.load(Relaxed) {
+                    rig.cut.store(true, Relaxed);
+                }
+                progress(now);
+            });
             (running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), series)
         });
         let outcome = outcome?.map_err(|source| RigError::Client { client: self.client.clone(), source })?;
