@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use usect_core::monitor::{Convoy, Entry, Interval, SCHEMA, Start};
+use usect_core::tracker::Counts;
 use usect_core::trains::TrainsRecord;
 use usect_core::trial::Traffic;
 use usect_lab::audit::Waited;
@@ -26,6 +27,8 @@ use usect_rig::{Progress, Rig, RigError, Standing};
 
 /// How long to wait before a path that failed is tried again.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Seconds that make a step.
+const SHORTEST_STEP_S: f64 = 0.5;
 const BLINK: Duration = Duration::from_millis(100);
 
 /// `usect monitor`.
@@ -40,16 +43,30 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let address = metrics::serve(address, metrics.clone())?;
         complain(format_args!("usect: metrics are at http://{address}/metrics"));
     }
-    let (log, before, mended) = Log::open(&args.log)?;
-    if let Some(sentence) = mended {
+    let (log, before) = Log::open(&args.log)?;
+    if let Some(sentence) = before.trouble {
         complain(format_args!("usect: {sentence}"));
     }
     let mut watchman = Watchman::new(args.above);
-    memory(&before, &start.instrument).into_iter().for_each(|interval| watchman.recall(interval));
+    memory(&before.entries, &start).into_iter().for_each(|interval| watchman.recall(interval));
     let calendar = asked.convoys.as_ref().map(|(_, calendar)| calendar.clone());
     let rota = Rota::new(asked.interval, calendar, asked.lasts, &Zoned::now());
     let (waited, spinner) = (Waited::default(), Spinner::new());
-    let mut monitor = Monitor { asked, json: args.json, log, metrics, watchman, start, rota, waited, stop, spinner };
+    let asked_at = Instant::now();
+    let mut monitor = Monitor {
+        asked_at,
+        asked,
+        json: args.json,
+        log,
+        metrics,
+        watchman,
+        start,
+        rota,
+        waited,
+        stop,
+        spinner,
+        failing: None,
+    };
     monitor.run(rig)?;
     monitor.end(&args.log)
 }
@@ -93,6 +110,8 @@ impl From<anyhow::Error> for Trouble {
 }
 
 struct Monitor {
+    /// When it was asked the last time what to do.
+    asked_at: Instant,
     asked: Asked,
     json: bool,
     log: Log,
@@ -103,6 +122,8 @@ struct Monitor {
     waited: Waited,
     stop: Arc<AtomicBool>,
     spinner: Spinner,
+    /// Why the path can't be measured, while it can't.
+    failing: Option<String>,
 }
 
 impl Monitor {
@@ -112,7 +133,7 @@ impl Monitor {
         self.tell(Entry::Start(Box::new(self.start.clone())))?;
         let mut rig = Some(rig);
         let mut duty = self.next();
-        let (mut worked, mut failing) = (false, None);
+        let mut worked = false;
         while let Some(due) = duty {
             let done = match due {
                 Duty::Latency(lasts) => self.latency(rig.take(), lasts, &mut worked),
@@ -122,14 +143,11 @@ impl Monitor {
                 }
             };
             duty = match done {
-                Ok(next) => {
-                    failing = None;
-                    next
-                }
+                Ok(next) => next,
                 Err(Trouble::Output(error)) => return Err(error),
                 Err(Trouble::Path(error)) if !worked => return Err(error.into()),
                 Err(Trouble::Path(error)) => {
-                    self.failed(&error, &mut failing)?;
+                    self.failed(&error)?;
                     self.next()
                 }
             };
@@ -139,7 +157,9 @@ impl Monitor {
 
     /// What to do now; nothing more, when it is over.
     fn next(&mut self) -> Option<Duty> {
-        if self.stop.load(Relaxed) { None } else { self.rota.next(&Zoned::now()) }
+        let passed = std::mem::replace(&mut self.asked_at, Instant::now()).elapsed();
+        let passed = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
+        if self.stop.load(Relaxed) { None } else { self.rota.next(&Zoned::now(), passed) }
     }
 
     /// Keeps the path open for as long as its latency is measured; returns what comes then.
@@ -151,11 +171,16 @@ impl Monitor {
             let traffic = self.asked.traffic(lasts);
             let interval = self.interval(&mut standing, &traffic)?;
             *worked = true;
-            if interval.counts.sent > 0 {
+            if self.failing.take().is_some() {
+                self.spinner.complain("usect: it is measured again");
+            }
+            let Counts { sent, received, .. } = interval.counts;
+            if sent > 0 {
                 self.tell(Entry::Interval(Box::new(interval)))?;
             }
             match self.next() {
-                Some(Duty::Latency(next)) => lasts = next,
+                // Where nothing arrives, the path is opened anew: it may be what is at fault.
+                Some(Duty::Latency(next)) if received > 0 => lasts = next,
                 other => return Ok(other),
             }
         }
@@ -163,7 +188,8 @@ impl Monitor {
 
     fn interval(&mut self, standing: &mut Standing, traffic: &Traffic) -> Result<Interval, Trouble> {
         let at = Timestamp::now();
-        let (mut lasted_s, mut before, mut told) = (0.0, (0, 0), Ok(()));
+        let (mut lasted_s, mut told) = (0.0, Ok(()));
+        let mut before = (traffic.warmup_frames, 0);
         let measured = standing.again(traffic, &mut |progress| {
             lasted_s = progress.elapsed_s;
             if told.is_ok() {
@@ -180,14 +206,19 @@ impl Monitor {
     /// Looks at what a running interval shows, once a second.
     fn step(&mut self, progress: &Progress, before: &mut (u64, u64)) -> Result<()> {
         let Some(closed) = progress.closed else { return Ok(()) };
+        self.metrics().step(&closed.histogram(), &self.watchman);
+        // What is left at the end of an interval says too little to be a step.
+        if closed.to_s - closed.from_s < SHORTEST_STEP_S {
+            return Ok(());
+        }
         let median_ns = closed.point().p50_ns.map(|ns| ns as f64);
         let lasted = SignedDuration::try_from_secs_f64(closed.to_s - closed.from_s).unwrap_or_default();
-        let (sent, received) = (progress.sent - before.0, progress.received - before.1);
-        *before = (progress.sent, progress.received);
+        let sent = progress.sent.saturating_sub(before.0);
+        let received = progress.received.saturating_sub(before.1);
+        *before = (progress.sent.max(before.0), progress.received);
         let waited = self.waited.share();
         let seen = Seen { at: Timestamp::now() - lasted, median_ns, sent, received, waited };
         let alarms = self.watchman.next(&seen);
-        self.metrics().step(&closed.histogram(), &self.watchman);
         self.spinner.show(|| words::now(median_ns, self.watchman.level_ns(), progress.expected_s - progress.elapsed_s));
         alarms.into_iter().try_for_each(|alarm| self.tell(Entry::Alarm(alarm)))
     }
@@ -199,7 +230,9 @@ impl Monitor {
         let (mut rig, trial) = (Rig::new(&convoys.scenario, self.stop.clone())?, convoys.trial());
         let measured = rig.run(&trial, &mut |_| self.spinner.show(|| "a convoy".to_owned()))?.client;
         drop(rig);
-        if let Some(trains) = measured.trains.filter(|_| measured.counts.sent > 0) {
+        // One that was cut short says too little.
+        let whole = measured.counts.sent == trial.traffic.frames;
+        if let Some(trains) = measured.trains.filter(|_| whole) {
             let trains = TrainsRecord { seen: Vec::new(), ..TrainsRecord::of(&trains) };
             let convoy = Convoy { at, frame_size: trial.traffic.frame_size, counts: measured.counts, trains };
             self.tell(Entry::Convoy(Box::new(convoy)))?;
@@ -208,11 +241,12 @@ impl Monitor {
     }
 
     /// Says why, once until it is something else, and waits before the next attempt.
-    fn failed(&mut self, error: &RigError, failing: &mut Option<String>) -> Result<()> {
+    fn failed(&mut self, error: &RigError) -> Result<()> {
         let why = error.to_string().replace('\n', " ");
-        if failing.as_ref() != Some(&why) {
+        self.metrics().failed();
+        if self.failing.as_ref() != Some(&why) {
             self.tell(Entry::Failure { at: Timestamp::now(), why: why.clone() })?;
-            *failing = Some(why);
+            self.failing = Some(why);
         }
         let began = Instant::now();
         while began.elapsed() < PATIENCE && !self.stop.load(Relaxed) {
@@ -227,15 +261,18 @@ impl Monitor {
 
     /// Logs an entry and shows it.
     fn tell(&mut self, entry: Entry) -> Result<()> {
-        let waited = self.log.waiting();
+        let (waited, dropped) = (self.log.waiting(), self.log.dropped());
         let written = self.log.write(&entry);
         match &written {
             // Said once; what waits is tried again with every entry.
             Err(error) if waited == 0 => self.spinner.complain(format_args!(
                 "usect: {error}; what should be in the log waits for room, and is tried again with every entry"
             )),
-            Ok(()) if waited > 0 => {
-                self.spinner.complain(format_args!("usect: the log is whole again, {waited} entries late"))
+            Err(_) if dropped == 0 && self.log.dropped() > 0 => {
+                self.spinner.complain("usect: too many entries wait for the log: the oldest are lost from now on")
+            }
+            Ok(()) if waited > 0 && self.log.waiting() == 0 => {
+                self.spinner.complain(format_args!("usect: the log is written again; {dropped} entries were lost"))
             }
             _ => {}
         }
@@ -263,7 +300,8 @@ impl Monitor {
     }
 
     /// Whether all of it is in the log.
-    fn end(self, folder: &Path) -> Result<ExitCode> {
+    fn end(mut self, folder: &Path) -> Result<ExitCode> {
+        self.log.flush();
         let missing = self.log.waiting() as u64 + self.log.dropped();
         if missing > 0 {
             bail!("{missing} entries are missing in the log in {}: there was no room for them", folder.display());

@@ -3,10 +3,9 @@
 use crate::calibration::{Calibration, Key};
 use crate::environment::Environment;
 use crate::frame::FrameSize;
-use crate::histogram::Histogram;
+use crate::histogram::Packed;
 use crate::measurement::Measurement;
 use crate::scenario::Scenario;
-use crate::shift::Shift;
 use crate::stall::CoreStalls;
 use crate::summary::Summary;
 use crate::tracker::Counts;
@@ -88,7 +87,7 @@ pub struct Interval {
     /// Stalls per spinning thread.
     pub stalls: Vec<CoreStalls>,
     /// All samples: HdrHistogram's V2 encoding, deflated, base64.
-    pub histogram: Histogram,
+    pub histogram: Packed,
 }
 
 impl Interval {
@@ -106,7 +105,7 @@ impl Interval {
             step_s,
             medians: measured.series.iter().map(|point| point.p50_ns).collect(),
             stalls: measured.stalls,
-            histogram: measured.latency,
+            histogram: Packed::of(&measured.latency),
         }
     }
 
@@ -178,13 +177,6 @@ pub enum Alarm {
 }
 
 impl Alarm {
-    /// Of a level that changed, whose times are milliseconds of the epoch.
-    pub fn of_shift(shift: &Shift, waited: f64) -> Alarm {
-        let time = |ms| Timestamp::from_millisecond(ms).unwrap_or_default();
-        let Shift { at, seen_at, from_ns, to_ns } = *shift;
-        Alarm::Shift { at: time(at), seen_at: time(seen_at), from_ns, to_ns, waited }
-    }
-
     /// From when on.
     pub fn at(&self) -> Timestamp {
         match *self {
@@ -212,15 +204,27 @@ impl Entry {
 
 impl Start {
     /// Write operations per second that a synchronously replicated array can't exceed at a latency, with N of them in
-    /// flight: ρ < N/RTT (paper 003, equation 1). One way is half of a round trip.
+    /// flight: ρ < N/RTT (paper 003, equation 1). One way is half of a round trip; what the instrument is known to add is
+    /// no part of it.
     pub fn most_writes(&self, latency_ns: f64) -> Option<f64> {
         let ways = if self.scenario.traffic.mode.returns() { 1.0 } else { 2.0 };
-        self.writes.map(|writes| most_writes(writes, ways * latency_ns))
+        self.writes.map(|writes| most_writes(writes, ways * self.calibrated_ns(latency_ns)))
+    }
+
+    /// A median without what the instrument is known to add, in nanoseconds.
+    pub fn calibrated_ns(&self, median_ns: f64) -> f64 {
+        median_ns - self.calibration.as_ref().map_or(0.0, |calibration| calibration.correction_ns.value)
+    }
+
+    /// Whether figures of another start can be compared with those of this one: the same client, between the same ports,
+    /// with the same frames.
+    pub fn is_like(&self, other: &Start) -> bool {
+        self.instrument == other.instrument && self.scenario.clients == other.scenario.clients
     }
 }
 
 fn most_writes(writes: u32, rtt_ns: f64) -> f64 {
-    f64::from(writes) * 1e9 / rtt_ns
+    f64::from(writes) * 1e9 / rtt_ns.max(1.0)
 }
 
 #[cfg(test)]
@@ -242,10 +246,7 @@ mod tests {
         measured.series = vec![point(0.0), point(1.0)];
         let interval = Interval::of("2026-11-21T10:00:00Z".parse().unwrap(), 2.0, measured, None);
         assert_eq!((interval.step_s, interval.median_ns().map(|ns| ns as u64 / 100)), (1.0, Some(54)));
-        let entries = [
-            Entry::Interval(Box::new(interval)),
-            Entry::Alarm(Alarm::of_shift(&Shift { at: 1_000, seen_at: 6_000, from_ns: 5e3, to_ns: 6e3 }, 0.0)),
-        ];
+        let entries = [Entry::Interval(Box::new(interval)), Entry::Alarm(Alarm::Silent { at: Timestamp::UNIX_EPOCH })];
         for entry in entries {
             let line = serde_json::to_string(&entry).unwrap();
             assert!(!line.contains('\n'));

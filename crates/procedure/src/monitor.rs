@@ -1,19 +1,22 @@
 //! `monitor`: latency of a path all the time, convoys when the user's schedule says so, and alarms (paper 003 §1, §5).
 
 use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
 use jiff::{SignedDuration, Timestamp, Zoned};
 use std::collections::VecDeque;
 use std::str::FromStr;
-use usect_core::calibration::Key;
-use usect_core::monitor::{Alarm, Entry, Interval};
-use usect_core::shift::Shifts;
+use usect_core::monitor::{Alarm, Entry, Interval, Start};
+use usect_core::shift::{Shift, Shifts};
 
 /// Steps without any arrival after which a path is silent.
 const SILENT: u32 = 3;
 /// Steps in a row after which a median is above, or below, what the user named.
 const STAYS: u32 = 5;
-/// Steps of which it is known how long threads waited: longer than a shift takes to be certain.
-const REMEMBERED: usize = 120;
+/// Steps whose times are known: more than a shift takes to be certain.
+const REMEMBERED: usize = 200;
+/// A convoy that is later than this is left out: the path may not be free any more. A frame that is waited for may delay
+/// one, a whole interval doesn't.
+const LATE: SignedDuration = SignedDuration::from_secs(10);
 /// What is due so soon is done now.
 const SOON: SignedDuration = SignedDuration::from_secs(1);
 
@@ -37,8 +40,10 @@ pub struct Seen {
 pub struct Watchman {
     threshold_ns: Option<u64>,
     shifts: Shifts,
-    /// For which share of the latest steps a thread waited.
-    waited: VecDeque<(Timestamp, f64)>,
+    /// Number of the next step: times of day may be set back.
+    number: i64,
+    /// The latest steps with a median: number, time, and for which share of it a thread waited.
+    latest: VecDeque<(i64, Timestamp, f64)>,
     silent: Lasting,
     high: Lasting,
 }
@@ -91,11 +96,10 @@ impl Watchman {
 
     /// An interval of earlier, as if it had been watched; its alarms were raised then.
     pub fn recall(&mut self, interval: &Interval) {
-        let step_ms = interval.step_s * 1e3;
         for (index, median) in interval.medians.iter().enumerate() {
-            let at = interval.at.as_millisecond() + (index as f64 * step_ms) as i64;
+            let later = SignedDuration::try_from_secs_f64(index as f64 * interval.step_s).unwrap_or_default();
             if let Some(ns) = median {
-                self.shifts.next(at, *ns as f64);
+                self.shift_at(interval.at.saturating_add(later).unwrap_or(interval.at), *ns as f64, 0.0);
             }
         }
     }
@@ -106,13 +110,20 @@ impl Watchman {
     }
 
     fn shift(&mut self, seen: &Seen) -> Option<Alarm> {
-        self.waited.push_back((seen.at, seen.waited));
-        if self.waited.len() > REMEMBERED {
-            self.waited.pop_front();
+        self.shift_at(seen.at, seen.median_ns?, seen.waited)
+    }
+
+    fn shift_at(&mut self, at: Timestamp, median_ns: f64, waited: f64) -> Option<Alarm> {
+        self.latest.push_back((self.number, at, waited));
+        if self.latest.len() > REMEMBERED {
+            self.latest.pop_front();
         }
-        let shift = self.shifts.next(seen.at.as_millisecond(), seen.median_ns?)?;
-        let since = self.waited.iter().filter(|(at, _)| at.as_millisecond() >= shift.at).map(|(_, share)| *share);
-        Some(Alarm::of_shift(&shift, since.clone().sum::<f64>() / since.count().max(1) as f64))
+        let shift = self.shifts.next(self.number, median_ns);
+        self.number += 1;
+        let Shift { at: first, from_ns, to_ns, .. } = shift?;
+        let since: Vec<_> = self.latest.iter().filter(|(number, ..)| *number >= first).collect();
+        let waited = since.iter().map(|(.., share)| share).sum::<f64>() / since.len() as f64;
+        Some(Alarm::Shift { at: since[0].1, seen_at: at, from_ns, to_ns, waited })
     }
 
     fn silence(&mut self, seen: &Seen) -> Option<Alarm> {
@@ -137,15 +148,24 @@ impl Watchman {
     }
 }
 
-/// What to recall from a log: the latest intervals of the same instrument, the oldest first.
-pub fn memory<'a>(log: &'a [Entry], instrument: &Key) -> Vec<&'a Interval> {
-    let same = |entry: &&Entry| matches!(entry, Entry::Start(start) if start.instrument != *instrument);
-    let begins = log.iter().rposition(|entry| same(&entry)).map_or(0, |other| other + 1);
-    let intervals = log[begins..].iter().filter_map(|entry| match entry {
-        Entry::Interval(interval) => Some(&**interval),
-        _ => None,
-    });
-    intervals.collect()
+/// What to recall from a log: intervals since the last start that can't be compared with this one, the oldest first; none
+/// where no start says what they are of.
+pub fn memory<'a>(log: &'a [Entry], start: &Start) -> Vec<&'a Interval> {
+    let mut alike = false;
+    let mut intervals = Vec::new();
+    for entry in log {
+        match entry {
+            Entry::Start(earlier) => {
+                alike = earlier.is_like(start);
+                if !alike {
+                    intervals.clear();
+                }
+            }
+            Entry::Interval(interval) if alike => intervals.push(&**interval),
+            _ => {}
+        }
+    }
+    intervals
 }
 
 /// When convoys are sent: a cron expression in the host's time zone, of five fields, or six where the first is seconds.
@@ -156,7 +176,8 @@ impl FromStr for Calendar {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Calendar, String> {
-        let cron = Cron::from_str(text).map_err(|e| {
+        let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
+        let cron = parser.parse(text).map_err(|e| {
             format!("`{text}` is no cron expression ({e}): write minute, hour, day, month and weekday, as in '*/10 2-4 * * *'")
         })?;
         let calendar = Calendar(cron);
@@ -164,6 +185,12 @@ impl FromStr for Calendar {
             Some(_) => Ok(calendar),
             None => Err(format!("`{text}` names no time that ever comes")),
         }
+    }
+}
+
+impl std::fmt::Display for Calendar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "'{}'", self.0.as_str())
     }
 }
 
@@ -189,7 +216,9 @@ pub struct Rota {
     interval: SignedDuration,
     calendar: Option<Calendar>,
     due: Option<Zoned>,
-    until: Option<Zoned>,
+    /// When it was asked the last time.
+    asked: Zoned,
+    left: Option<SignedDuration>,
 }
 
 impl Rota {
@@ -201,24 +230,30 @@ impl Rota {
         now: &Zoned,
     ) -> Rota {
         let due = calendar.as_ref().and_then(|calendar| calendar.next(now));
-        Rota { interval, calendar, due, until: lasts.and_then(|lasts| now.checked_add(lasts).ok()) }
+        Rota { interval, calendar, due, asked: now.clone(), left: lasts }
     }
 
-    /// What to do from `now` on; nothing when its time is over. Convoys whose time passed while something else was done
-    /// are one.
-    pub fn next(&mut self, now: &Zoned) -> Option<Duty> {
-        let left = |to: &Option<Zoned>| to.as_ref().map(|to| now.duration_until(to));
-        if left(&self.until).is_some_and(|left| left < SOON) {
+    /// What to do from `now` on, `passed` after it was asked the last time, by a clock that nobody sets; nothing when its
+    /// time is over. A convoy whose time passed while something else was done, or the clock was set, is left out.
+    pub fn next(&mut self, now: &Zoned, passed: SignedDuration) -> Option<Duty> {
+        self.left = self.left.map(|left| left - passed);
+        if self.left.is_some_and(|left| left < SOON) {
             return None;
         }
-        let due = left(&self.due);
+        let was_set_back = *now < self.asked;
+        self.asked = now.clone();
+        let until = |due: &Option<Zoned>| due.as_ref().map(|due| now.duration_until(due));
+        if was_set_back || until(&self.due).is_some_and(|due| due < -LATE) {
+            self.due = self.calendar.as_ref().and_then(|calendar| calendar.next(now));
+        }
+        let due = until(&self.due);
         if due.is_some_and(|due| due < SOON) {
             // Behind the one that is begun a little early.
             let from = self.due.take().map_or(now.clone(), |due| due.max(now.clone()));
             self.due = self.calendar.as_ref().and_then(|calendar| calendar.next(&from));
             return Some(Duty::Convoy);
         }
-        [Some(self.interval), due, left(&self.until)].into_iter().flatten().min().map(Duty::Latency)
+        [Some(self.interval), due, self.left].into_iter().flatten().min().map(Duty::Latency)
     }
 }
 
@@ -286,8 +321,9 @@ mod tests {
         let mut rota = Rota::new(minute, Some("*/2 2-3 * * *".parse().unwrap()), Some(minute * 5), &begin);
         let mut now = begin.clone();
         let mut done = Vec::new();
-        while let Some(duty) = rota.next(&now) {
-            let takes = if let Duty::Latency(lasts) = duty { lasts } else { SignedDuration::from_millis(700) };
+        let mut takes = SignedDuration::ZERO;
+        while let Some(duty) = rota.next(&now, takes) {
+            takes = if let Duty::Latency(lasts) = duty { lasts } else { SignedDuration::from_millis(700) };
             done.push((now.duration_since(&begin).as_millis(), duty));
             now = now.checked_add(takes).unwrap();
         }
@@ -306,9 +342,85 @@ mod tests {
     }
 
     #[test]
+    fn a_convoy_whose_time_passed_is_left_out_however_the_clock_was_set() {
+        let at = |text: &str| format!("2026-11-21T{text}[UTC]").parse::<Zoned>().unwrap();
+        let (minute, none) = (SignedDuration::from_secs(60), SignedDuration::ZERO);
+        let rota = || Rota::new(minute, Some("0 2-4 * * *".parse().unwrap()), None, &at("01:59:30"));
+        let due_at = |rota: &mut Rota, time: &str| rota.next(&at(time), none) == Some(Duty::Convoy);
+        let mut late = rota();
+        assert!(!due_at(&mut late, "02:00:30") && due_at(&mut late, "03:00:00"));
+        let mut forward = rota();
+        assert!(!due_at(&mut forward, "14:00:00"));
+        let mut back = rota();
+        assert!(due_at(&mut back, "02:00:00") && !due_at(&mut back, "01:10:00") && due_at(&mut back, "02:00:05"));
+    }
+
+    #[test]
+    fn convoys_of_one_night_are_as_many_as_its_hours() {
+        // Clocks go back at 3 in this zone, and forward at 2 in spring.
+        for (day, hours) in [("2026-10-25", 25), ("2026-03-29", 23), ("2026-11-21", 24)] {
+            let calendar: Calendar = "0 * * * *".parse().unwrap();
+            let begin: Zoned = format!("{day}T00:00:00[Europe/Berlin]").parse().unwrap();
+            let end = begin.checked_add(jiff::Span::new().days(1)).unwrap();
+            let mut now = begin;
+            let mut times = 0;
+            while now < end {
+                now = calendar.next(&now).unwrap();
+                times += 1;
+            }
+            assert_eq!(times, hours, "{day}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_a_calendar_or_refused(text in "[-*/0-9, A-Z#L?]{0,24}") {
+            if let Ok(calendar) = text.parse::<Calendar>() {
+                let now: Zoned = "2026-11-21T01:58:30[UTC]".parse().unwrap();
+                let next = calendar.next(&now);
+                proptest::prop_assert!(next.is_none_or(|next| next > now));
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_is_alike_is_recalled() {
+        let interval = || Entry::Interval(Box::new(Interval::of(at(0), 1.0, Measurement::default(), None)));
+        assert!(memory(&[interval(), interval()], &start("mem:a")).is_empty(), "nobody says what it is of");
+        let begun = |port| Entry::Start(Box::new(start(port)));
+        let log = [begun("mem:a"), interval(), begun("mem:b"), interval(), begun("mem:a"), interval(), interval()];
+        assert_eq!(memory(&log, &start("mem:a")).len(), 2);
+        assert_eq!(memory(&log[..4], &start("mem:a")).len(), 0);
+    }
+
+    fn start(port: &str) -> Start {
+        let text = format!(
+            "title = \"t\"\ntraffic = {{ frame_size = 64, rate = 100 }}\ndut = {{ kind = \"external\" }}\n[[client]]\nname = \
+             \"mem\"\nengine = \"mem\"\ntx = \"{port}\"\nrx = \"{port}\"\n"
+        );
+        let scenario = usect_core::scenario::Scenario::parse(&text).unwrap();
+        let traffic = usect_core::trial::Traffic::of(&scenario.traffic, &scenario.protocol);
+        let trial = usect_core::trial::Trial::once(scenario.clients[0].clone(), traffic);
+        Start {
+            schema: usect_core::monitor::SCHEMA.into(),
+            usect: String::new(),
+            at: at(0),
+            instrument: usect_core::calibration::Key::of(&trial, &scenario),
+            scenario,
+            writes: None,
+            calibration: None,
+            environment: Default::default(),
+        }
+    }
+
+    #[test]
     fn expressions_that_are_none_are_refused() {
-        let none =
-            [("often", "no cron expression"), ("61 * * * *", "no cron expression"), ("0 0 31 2 *", "names no time")];
+        let none = [
+            ("often", "no cron expression"),
+            ("61 * * * *", "no cron expression"),
+            ("0 0 2 1 1 * 2020", "no cron expression"),
+            ("0 0 31 2 *", "names no time"),
+        ];
         for (text, part) in none {
             let why = text.parse::<Calendar>().unwrap_err();
             assert!(why.contains(part), "{why}");

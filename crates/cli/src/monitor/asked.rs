@@ -47,6 +47,12 @@ pub(super) fn asked(args: &Args) -> Result<Asked> {
         bail!("--length, --spacing, --pause and --lead are those of convoys: say when these leave with --convoys");
     }
     let convoys = args.convoys.clone().map(|calendar| Ok::<_, anyhow::Error>((convoys(args, &latency)?, calendar)));
+    if args.above == Some(0) || args.lasts.is_some_and(|lasts| lasts < 2_000_000_000) {
+        bail!("--above is above 0, and --for is 2s or more");
+    }
+    if let Some(calendar) = args.convoys.as_ref().filter(|calendar| calendar.next(&jiff::Zoned::now()).is_none()) {
+        bail!("--convoys {calendar} names no time that is still to come");
+    }
     let time = |ns: u64| SignedDuration::from_nanos(ns.min(i64::MAX as u64) as i64);
     Ok(Asked { latency, interval: time(args.interval), convoys: convoys.transpose()?, lasts: args.lasts.map(time) })
 }

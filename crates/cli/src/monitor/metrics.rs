@@ -73,6 +73,12 @@ impl Metrics {
         self.up = !watchman.is_silent();
     }
 
+    /// The path could not be measured.
+    pub(super) fn failed(&mut self) {
+        self.failures += 1;
+        self.up = false;
+    }
+
     /// An entry of the log.
     pub(super) fn entry(&mut self, entry: &Entry, start: &Start, log: &Log) {
         (self.waiting, self.dropped) = (log.waiting(), log.dropped());
@@ -83,11 +89,7 @@ impl Metrics {
                 self.last_convoy = Some((**convoy).clone());
             }
             Entry::Alarm(alarm) => self.alarm(alarm),
-            Entry::Failure { .. } => {
-                self.failures += 1;
-                self.up = false;
-            }
-            Entry::Start(_) | Entry::Stop { .. } => {}
+            Entry::Start(_) | Entry::Failure { .. } | Entry::Stop { .. } => {}
         }
     }
 
@@ -134,7 +136,8 @@ impl Metrics {
         if let Some(writes) = self.writes {
             page.gauge(
                 "usect_write_operations_bound",
-                "Write operations a second that a synchronously replicated array can't exceed: N/RTT.",
+                "Write operations a second that a synchronously replicated array can't exceed: N/RTT, of the calibrated latency where \
+                 there is one.",
                 writes,
             );
         }

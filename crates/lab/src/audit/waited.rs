@@ -19,7 +19,8 @@ impl Default for Waited {
 }
 
 impl Waited {
-    /// Share of the time since the last call for which the thread that waited longest did; 0 where the kernel doesn't
+    /// Share of the time since the last call for which the thread that waited longest did, other than the main one and that
+    /// of metrics, which measure nothing; 0 where the kernel doesn't
     /// tell (it does with `CONFIG_SCHED_INFO`).
     pub fn share(&mut self) -> f64 {
         let (taken, threads) = (Instant::now(), threads());
@@ -32,7 +33,11 @@ impl Waited {
 }
 
 fn threads() -> HashMap<String, u64> {
+    let own = std::process::id().to_string();
     let of = |id: String| {
+        if id == own || read(format!("/proc/self/task/{id}/comm")).is_some_and(|name| name == "metrics") {
+            return None;
+        }
         let text = read(format!("/proc/self/task/{id}/schedstat"))?;
         Some((id, text.split(' ').nth(1)?.parse().ok()?))
     };

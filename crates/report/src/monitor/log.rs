@@ -16,6 +16,12 @@ use usect_core::monitor::{Entry, SCHEMA};
 const SUFFIX: &str = ".jsonl";
 /// Entries that wait for room on the disk: a week of minutes.
 const MOST_WAITING: usize = 10_000;
+/// Entries that are written at once: each is synced to the disk, while nothing else is looked at.
+const AT_ONCE: usize = 50;
+/// Entries that are read to know what was usual before a restart, besides every start.
+const LATEST: usize = 400;
+/// How lines of starts begin.
+const START: &[u8] = b"{\"kind\":\"start\"";
 /// Days that are read to know what was usual before a restart.
 const RECENT_DAYS: usize = 2;
 
@@ -25,24 +31,39 @@ pub struct Log {
     folder: PathBuf,
     waiting: VecDeque<(PathBuf, String)>,
     dropped: u64,
+    /// The line of the last start, which every file begins with.
+    start: Option<String>,
+}
+
+/// What a log holds already.
+#[derive(Debug)]
+pub struct Before {
+    /// Its latest entries, and every start of the last days.
+    pub entries: Vec<Entry>,
+    /// What is wrong with it, in one sentence: a line that was cut short, or one that can't be read, so that nothing is
+    /// known of what was before.
+    pub trouble: Option<String>,
 }
 
 impl Log {
-    /// Opens a log, or begins one. Returns what the last days' files hold, and says what was left of a line that was cut
-    /// short.
-    pub fn open(folder: &Path) -> Result<(Log, Vec<Entry>, Option<String>), StoreError> {
+    /// Opens a log, or begins one.
+    pub fn open(folder: &Path) -> Result<(Log, Before), StoreError> {
         fs::create_dir_all(folder).map_err(|reason| StoreError::Create { path: folder.to_owned(), reason })?;
         let files = files(folder)?;
-        let mended = files.last().map(|last| mend(last)).transpose()?.flatten();
-        let recent = &files[files.len().saturating_sub(RECENT_DAYS)..];
-        let log = Log { folder: folder.to_owned(), waiting: VecDeque::new(), dropped: 0 };
+        let torn = files.last().map(|last| mend(last)).transpose()?.flatten();
+        let log = Log { folder: folder.to_owned(), waiting: VecDeque::new(), dropped: 0, start: None };
         // Now, and not when the first minute is over, it is found out that nothing can be written.
         log.probe()?;
-        Ok((log, read_files(recent)?, mended))
+        // What was before is a help, and no reason not to go on.
+        let (entries, unread) = match latest(&files[files.len().saturating_sub(RECENT_DAYS)..]) {
+            Ok(entries) => (entries, None),
+            Err(error) => (Vec::new(), Some(format!("{error}; what was usual before is not known"))),
+        };
+        Ok((log, Before { entries, trouble: torn.or(unread) }))
     }
 
     fn probe(&self) -> Result<(), StoreError> {
-        let path = self.folder.join(format!("{}{SUFFIX}", day(Timestamp::now())));
+        let path = self.today();
         let is_new = !path.exists();
         let opened = append_to(&path);
         if is_new {
@@ -51,16 +72,30 @@ impl Log {
         opened.map(drop).map_err(|reason| StoreError::Write { path, reason })
     }
 
+    fn today(&self) -> PathBuf {
+        self.folder.join(format!("{}{SUFFIX}", day(Timestamp::now())))
+    }
+
     /// Appends an entry, and before it those that wait. What can't be written waits.
     pub fn write(&mut self, entry: &Entry) -> Result<(), StoreError> {
         let mut line = serde_json::to_string(entry).expect("entries have string keys and finite figures");
         line.push('\n');
-        self.waiting.push_back((self.folder.join(format!("{}{SUFFIX}", day(Timestamp::now()))), line));
+        let path = self.today();
+        match (entry, &self.start) {
+            (Entry::Start(_), _) => self.start = Some(line.clone()),
+            // A file says what it is of, also when those before it are gone.
+            (_, Some(start)) if !path.exists() && self.waiting.is_empty() => {
+                self.waiting.push_back((path.clone(), start.clone()));
+            }
+            _ => {}
+        }
+        self.waiting.push_back((path, line));
         if self.waiting.len() > MOST_WAITING {
             self.waiting.pop_front();
             self.dropped += 1;
         }
-        while let Some((path, line)) = self.waiting.front() {
+        for _ in 0..AT_ONCE {
+            let Some((path, line)) = self.waiting.front() else { break };
             append(path, line)?;
             self.waiting.pop_front();
         }
@@ -75,6 +110,16 @@ impl Log {
     /// Entries that waited for too long, and are lost.
     pub fn dropped(&self) -> u64 {
         self.dropped
+    }
+
+    /// Writes what waits, as far as there is room for it.
+    pub fn flush(&mut self) {
+        while let Some((path, line)) = self.waiting.front() {
+            if append(path, line).is_err() {
+                return;
+            }
+            self.waiting.pop_front();
+        }
     }
 }
 
@@ -109,23 +154,40 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
 fn read_files(files: &[PathBuf]) -> Result<Vec<Entry>, StoreError> {
     let mut entries = Vec::new();
     for path in files {
-        let text = fs::read_to_string(path).map_err(|reason| StoreError::Read { path: path.clone(), reason })?;
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        for (number, line) in (1..).zip(whole.lines()) {
-            entries.push(entry(line).map_err(|reason| StoreError::Damaged {
-                path: path.clone(),
-                reason: format!("line {number}: {reason}"),
-            })?);
+        for (number, line) in (1..).zip(lines(&whole(path)?)) {
+            entries.push(entry(path, number, line)?);
         }
     }
     Ok(entries)
 }
 
-fn entry(line: &str) -> Result<Entry, String> {
-    let entry: Entry = serde_json::from_str(line).map_err(|e| e.to_string())?;
+/// The latest entries of some files, and every start before them.
+fn latest(files: &[PathBuf]) -> Result<Vec<Entry>, StoreError> {
+    let texts = files.iter().map(|path| Ok((path, whole(path)?))).collect::<Result<Vec<_>, StoreError>>()?;
+    let all: Vec<_> =
+        texts.iter().flat_map(|(path, text)| (1..).zip(lines(text)).map(move |line| (path, line))).collect();
+    let early = all.len().saturating_sub(LATEST);
+    let wanted = all.iter().enumerate().filter(|(index, (_, (_, line)))| *index >= early || line.starts_with(START));
+    wanted.map(|(_, (path, (number, line)))| entry(path, *number, line)).collect()
+}
+
+/// The whole lines of a file: the last one may be being written.
+fn whole(path: &Path) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = fs::read(path).map_err(|reason| StoreError::Read { path: path.to_owned(), reason })?;
+    bytes.truncate(bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
+    Ok(bytes)
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|&byte| byte == b'\n')
+}
+
+fn entry(path: &Path, number: usize, line: &[u8]) -> Result<Entry, StoreError> {
+    let damaged = |reason| StoreError::Damaged { path: path.to_owned(), reason: format!("line {number}: {reason}") };
+    let entry: Entry = serde_json::from_slice(line).map_err(|e| damaged(e.to_string()))?;
     match &entry {
         Entry::Start(start) if start.schema != SCHEMA => {
-            Err(format!("it has schema `{}`, and this version reads `{SCHEMA}`", start.schema))
+            Err(damaged(format!("it has schema `{}`, and this version reads `{SCHEMA}`", start.schema)))
         }
         _ => Ok(entry),
     }
@@ -168,12 +230,21 @@ fn append_to(path: &Path) -> io::Result<File> {
     File::options().append(true).create(true).open(path)
 }
 
-/// Appends a line so that it survives a loss of power, behind what is whole of those before.
+/// Appends a line so that it survives a loss of power, behind what is whole of those before; or not at all.
 fn append(path: &Path, line: &str) -> Result<(), StoreError> {
     let failed = |reason| StoreError::Write { path: path.to_owned(), reason };
+    let is_new = !path.exists();
     let mut file = append_to(path).map_err(failed)?;
     mend(path)?;
-    file.write_all(line.as_bytes()).and_then(|()| file.sync_data()).map_err(failed)
+    let length = file.metadata().map_err(failed)?.len();
+    let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_data());
+    if written.is_err() {
+        // It is tried again. What this can't take back is mended then, unless it is whole, and there twice.
+        let _ = file.set_len(length);
+    }
+    written.map_err(failed)?;
+    let folder = path.parent().filter(|_| is_new).map(File::open);
+    folder.map_or(Ok(()), |folder| folder?.sync_all()).map_err(failed)
 }
 
 #[cfg(test)]
@@ -187,8 +258,8 @@ mod tests {
     #[test]
     fn a_log_goes_on_after_a_restart_and_what_was_cut_short_is_left_out() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut log, before, mended) = Log::open(folder.path()).unwrap();
-        assert!(before.is_empty() && mended.is_none() && !is_log(folder.path()));
+        let (mut log, before) = Log::open(folder.path()).unwrap();
+        assert!(before.entries.is_empty() && before.trouble.is_none() && !is_log(folder.path()));
         (0..3).for_each(|n| log.write(&failure(n)).unwrap());
         let file = files(folder.path()).unwrap().pop().unwrap();
         let whole = fs::read(&file).unwrap();
@@ -196,9 +267,9 @@ mod tests {
         let third = whole[..whole.len() - 1].iter().rposition(|&b| b == b'\n').unwrap() + 1;
         for cut in third + 1..whole.len() {
             fs::write(&file, &whole[..cut]).unwrap();
-            let (mut log, before, mended) = Log::open(folder.path()).unwrap();
-            assert_eq!(before, [failure(0), failure(1)]);
-            assert!(mended.unwrap().contains(&format!("its {} bytes", cut - third)));
+            let (mut log, before) = Log::open(folder.path()).unwrap();
+            assert_eq!(before.entries, [failure(0), failure(1)]);
+            assert!(before.trouble.unwrap().contains(&format!("its {} bytes", cut - third)));
             log.write(&failure(7)).unwrap();
             assert_eq!(read(folder.path()).unwrap(), [failure(0), failure(1), failure(7)]);
         }
@@ -207,7 +278,7 @@ mod tests {
     #[test]
     fn what_can_not_be_written_waits_and_loses_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut log, ..) = Log::open(folder.path()).unwrap();
+        let (mut log, _) = Log::open(folder.path()).unwrap();
         log.write(&failure(0)).unwrap();
         let file = files(folder.path()).unwrap().pop().unwrap();
         let (aside, full) = (folder.path().join("aside"), Path::new("/dev/full"));
@@ -235,12 +306,39 @@ mod tests {
         assert!(why.contains("2026-11-21.jsonl is damaged: line 2"), "{why}");
     }
 
+    #[test]
+    fn a_damaged_past_is_no_reason_not_to_go_on() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("2026-11-21.jsonl"), "{]\n").unwrap();
+        let (mut log, before) = Log::open(folder.path()).unwrap();
+        assert!(before.entries.is_empty() && before.trouble.unwrap().contains("what was usual before is not known"));
+        log.write(&failure(1)).unwrap();
+    }
+
+    #[test]
+    fn only_the_latest_entries_are_recalled() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = |n| serde_json::to_string(&failure(n)).unwrap() + "\n";
+        let text: String = (0..1_000).map(line).collect();
+        fs::write(folder.path().join("2026-11-21.jsonl"), text).unwrap();
+        let (_, before) = Log::open(folder.path()).unwrap();
+        assert_eq!((before.entries.len(), &before.entries[0]), (LATEST, &failure(600)));
+    }
+
     proptest::proptest! {
         #[test]
-        fn any_file_is_read_or_refused(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..400)) {
+        fn any_file_is_read_or_refused(
+            at in 0_usize..300, byte: u8, cut in 0_usize..300, rubbish in proptest::collection::vec(proptest::num::u8::ANY, 0..40),
+        ) {
             let folder = tempfile::tempdir().unwrap();
+            let mut bytes: Vec<u8> = (0..3).flat_map(|n| (serde_json::to_string(&failure(n)).unwrap() + "\n").into_bytes()).collect();
+            let last = bytes.len() - 1;
+            bytes[at.min(last)] = byte;
+            bytes.truncate(bytes.len() - cut.min(last));
+            bytes.extend(rubbish);
             fs::write(folder.path().join("2026-11-21.jsonl"), &bytes).unwrap();
-            let _ = Log::open(folder.path());
+            let (mut log, _) = Log::open(folder.path()).unwrap();
+            log.write(&failure(9)).unwrap();
             let _ = read(folder.path());
         }
     }

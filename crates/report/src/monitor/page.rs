@@ -16,6 +16,8 @@ use usect_core::tracker::Counts;
 
 /// Medians that can be drawn; of more, those of intervals are.
 const MOST_MEDIANS: usize = 20_000;
+/// Intervals that can be drawn; of more, several are one.
+const MOST_INTERVALS: usize = 3_000;
 /// Percentiles of a day.
 const OF_A_DAY: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
@@ -25,9 +27,11 @@ pub fn html(log: &[Entry]) -> Result<Option<String>, PageError> {
     page::render(&page::MONITOR, View::of(&logged), &Plots::of(&logged)).map(Some)
 }
 
-/// A log by what its entries are.
+/// A log by what its entries are: of the last start, and of those that can be compared with it.
 struct Logged<'a> {
     entries: &'a [Entry],
+    /// Intervals that can't.
+    others: u64,
     /// The last one.
     start: &'a Start,
     intervals: Vec<&'a Interval>,
@@ -41,12 +45,16 @@ impl<'a> Logged<'a> {
             Entry::Start(start) => Some(&**start),
             _ => None,
         })?;
-        let mut logged = Logged { entries, start, intervals: Vec::new(), convoys: Vec::new(), alarms: Vec::new() };
+        let (intervals, convoys, alarms) = Default::default();
+        let mut logged = Logged { entries, others: 0, start, intervals, convoys, alarms };
+        let mut alike = false;
         for entry in entries {
             match entry {
+                Entry::Start(other) => alike = other.is_like(start),
+                Entry::Interval(_) if !alike => logged.others += 1,
                 Entry::Interval(interval) => logged.intervals.push(interval),
-                Entry::Convoy(convoy) => logged.convoys.push(convoy),
-                Entry::Alarm(alarm) => logged.alarms.push(alarm),
+                Entry::Convoy(convoy) if alike => logged.convoys.push(convoy),
+                Entry::Alarm(alarm) if alike => logged.alarms.push(alarm),
                 _ => {}
             }
         }
@@ -60,7 +68,7 @@ impl<'a> Logged<'a> {
     {
         let mut pooled = (Histogram::default(), Counts::default());
         for interval in intervals {
-            pooled.0.add(&interval.histogram);
+            pooled.0.add(&interval.histogram.histogram());
             pooled.1.add(&interval.counts);
         }
         pooled
@@ -128,7 +136,7 @@ impl View {
 
 /// From when to when, and how much of that was measured.
 fn span(logged: &Logged) -> String {
-    let first = logged.entries.first().map_or(logged.start.at, Entry::at);
+    let first = logged.intervals.first().map_or(logged.start.at, |first| first.at);
     let last = logged.intervals.last().map_or(first, |last| after(last.at, last.lasted_s));
     // Frames that are sent first, and not measured, are time that was not.
     let sent: u64 = logged.intervals.iter().map(|interval| interval.counts.sent).sum();
@@ -166,7 +174,9 @@ fn says(logged: &Logged, (latency, counts): &(Histogram, Counts)) -> Vec<String>
     let tail = tail.map(|(quantile, value)| {
         format!("{quantile} of all is {}, the largest {}", format::ns(value.ns), format::ns(latency.max()))
     });
-    level.into_iter().chain([shifts, lost]).chain(tail).collect()
+    let others = (logged.others > 0)
+        .then(|| format!("{} intervals of another path, client or frames are left out", format::count(logged.others)));
+    level.into_iter().chain([shifts, lost]).chain(tail).chain(others).collect()
 }
 
 /// What a line is about.
@@ -312,7 +322,11 @@ impl<'a> Plots<'a> {
         };
         Plots {
             medians: Row::of(logged),
-            intervals: logged.intervals.iter().map(|interval| IntervalPoint::of(interval)).collect(),
+            intervals: logged
+                .intervals
+                .chunks(logged.intervals.len().div_ceil(MOST_INTERVALS))
+                .map(IntervalPoint::of)
+                .collect(),
             convoys: logged.convoys.iter().map(convoy).collect(),
             alarms: logged.alarms.iter().map(alarm).collect(),
             latency: Distribution::of(&Logged::pooled(logged.intervals.iter()).0),
@@ -342,18 +356,24 @@ impl Row {
 }
 
 impl IntervalPoint {
-    fn of(interval: &Interval) -> IntervalPoint {
-        let quantiles = &interval.latency.quantiles;
-        let figure = |share| quantiles.iter().find(|e| e.quantile.share() == share)?.value.map(|value| value.ns);
+    /// Of intervals in a row, as one.
+    fn of(intervals: &[&Interval]) -> IntervalPoint {
+        let (first, last) = (intervals[0], intervals[intervals.len() - 1]);
+        let (latency, counts) = Logged::pooled(intervals.iter());
+        let cumulative = latency.cumulative();
+        let figure = |share| {
+            let quantile = Quantile::new(share).expect("constant share");
+            stats::estimate(&cumulative, quantile).value.map(|value| value.ns)
+        };
         IntervalPoint {
-            from: local(interval.at),
-            to: local(after(interval.at, interval.lasted_s)),
+            from: local(first.at),
+            to: local(after(last.at, last.lasted_s)),
             p99: figure(0.99),
             p999: figure(0.999),
-            max: interval.latency.max_ns,
-            level: interval.level_ns,
-            sent: interval.counts.sent,
-            lost: interval.counts.lost,
+            max: latency.max(),
+            level: last.level_ns,
+            sent: counts.sent,
+            lost: counts.lost,
         }
     }
 }

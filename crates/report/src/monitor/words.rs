@@ -62,10 +62,8 @@ pub fn alarm(alarm: &Alarm, start: &Start) -> String {
 
 /// What is usual, with and without what the instrument is known to add.
 pub(crate) fn level(ns: f64, start: &Start) -> String {
-    let corrected = start.calibration.as_ref().map(|calibration| {
-        let correction = calibration.correction_ns.value;
-        format!(" ({} calibrated)", nanoseconds(ns - correction))
-    });
+    let corrected =
+        start.calibration.as_ref().map(|_| format!(" ({} calibrated)", nanoseconds(start.calibrated_ns(ns))));
     format!("{}{}", nanoseconds(ns), corrected.unwrap_or_default())
 }
 
