@@ -356,7 +356,7 @@ Examples:
   usect report runs/A runs/B --output both.html          two runs over each other, with what differed
   usect report runs/A --json | jq '.clients[].errors'")]
 pub(crate) struct Report {
-    /// Run folders, as `compare` and `measure` make them.
+    /// Run folders, as `compare` and `measure` make them; or the folder of a monitor's log.
     #[arg(required = true, value_name = "RUN")]
     pub(crate) runs: Vec<PathBuf>,
     /// Where to write the page [default: report.html in the folder of the only run, overlay.html for several].

@@ -141,7 +141,13 @@ pub(crate) fn between(
     procedure: &str,
 ) -> Result<(Scenario, String)> {
     let (Some(tx), Some(rx)) = (&args.tx, &args.rx) else {
-        return load(args.scenario.as_ref().context("name a scenario, or --tx and --rx")?, &args.clients);
+        if args.dpdk.hugepages || !args.dpdk.eal.is_empty() {
+            bail!("a scenario says how DPDK is started: put hugepages and eal into its [dpdk] table");
+        }
+        return load(
+            args.scenario.as_ref().context("name a scenario, or two ports with --tx and --rx")?,
+            &args.clients,
+        );
     };
     check_ports(tx, rx)?;
     let client = ClientSpec::between(tx.clone(), rx.clone());

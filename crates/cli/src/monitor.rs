@@ -16,7 +16,10 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use usect_core::histogram::Histogram;
+use usect_core::measurement::Measurement;
 use usect_core::monitor::{Convoy, Entry, Interval, SCHEMA, Start};
+use usect_core::series::Point;
 use usect_core::tracker::Counts;
 use usect_core::trains::TrainsRecord;
 use usect_core::trial::Traffic;
@@ -65,6 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         waited,
         stop,
         spinner,
+        worked: false,
         failing: None,
     };
     monitor.run(rig)?;
@@ -109,6 +113,34 @@ impl From<anyhow::Error> for Trouble {
     }
 }
 
+/// What a running interval has shown so far.
+#[derive(Default)]
+struct Shown {
+    lasted_s: f64,
+    counts: Counts,
+    latency: Histogram,
+    series: Vec<Point>,
+}
+
+impl Shown {
+    /// A step more: all frames sent and received until its end, and its samples. Returns how many frames it had.
+    fn add(&mut self, sent: u64, received: u64, fresh: &Histogram, point: Point) -> (u64, u64) {
+        let before = (self.counts.sent, self.counts.received);
+        (self.counts.sent, self.counts.received) = (sent, received);
+        self.latency.add(fresh);
+        self.series.push(point);
+        (sent - before.0, received - before.1)
+    }
+
+    /// As a measurement that was cut short: what had not arrived by then is lost.
+    fn measured(self) -> Measurement {
+        let Counts { sent, received, .. } = self.counts;
+        let counts =
+            Counts { lost: sent.saturating_sub(received), stamped: received, arrivals: received, ..self.counts };
+        Measurement { counts, latency: self.latency, series: self.series, ..Measurement::default() }
+    }
+}
+
 struct Monitor {
     /// When it was asked the last time what to do.
     asked_at: Instant,
@@ -122,21 +154,22 @@ struct Monitor {
     waited: Waited,
     stop: Arc<AtomicBool>,
     spinner: Spinner,
+    /// Whether anything was measured yet.
+    worked: bool,
     /// Why the path can't be measured, while it can't.
     failing: Option<String>,
 }
 
 impl Monitor {
-    /// Measures until it is told to stop, or its time is over. A path that fails before anything was measured is an
-    /// error; one that fails later is tried again.
+    /// Measures until it is told to stop, or its time is over. A path that fails before anything arrived is an error; one
+    /// that fails later is tried again.
     fn run(&mut self, rig: Rig) -> Result<()> {
         self.tell(Entry::Start(Box::new(self.start.clone())))?;
         let mut rig = Some(rig);
         let mut duty = self.next();
-        let mut worked = false;
         while let Some(due) = duty {
             let done = match due {
-                Duty::Latency(lasts) => self.latency(rig.take(), lasts, &mut worked),
+                Duty::Latency(lasts) => self.latency(rig.take(), lasts),
                 Duty::Convoy => {
                     drop(rig.take());
                     self.convoy()
@@ -145,7 +178,7 @@ impl Monitor {
             duty = match done {
                 Ok(next) => next,
                 Err(Trouble::Output(error)) => return Err(error),
-                Err(Trouble::Path(error)) if !worked => return Err(error.into()),
+                Err(Trouble::Path(error)) if !self.worked => return Err(error.into()),
                 Err(Trouble::Path(error)) => {
                     self.failed(&error)?;
                     self.next()
@@ -163,16 +196,15 @@ impl Monitor {
     }
 
     /// Keeps the path open for as long as its latency is measured; returns what comes then.
-    fn latency(&mut self, rig: Option<Rig>, first: SignedDuration, worked: &mut bool) -> Result<Option<Duty>, Trouble> {
+    fn latency(&mut self, rig: Option<Rig>, first: SignedDuration) -> Result<Option<Duty>, Trouble> {
         let rig = rig.map_or_else(|| Rig::new(&self.asked.latency, self.stop.clone()), Ok)?;
         let mut standing = rig.open(&self.asked.trial())?;
         let mut lasts = first;
         loop {
             let traffic = self.asked.traffic(lasts);
             let interval = self.interval(&mut standing, &traffic)?;
-            *worked = true;
             if self.failing.take().is_some() {
-                self.spinner.complain("usect: it is measured again");
+                self.spinner.complain("usect: the path is measured again");
             }
             let Counts { sent, received, .. } = interval.counts;
             if sent > 0 {
@@ -187,35 +219,46 @@ impl Monitor {
     }
 
     fn interval(&mut self, standing: &mut Standing, traffic: &Traffic) -> Result<Interval, Trouble> {
-        let at = Timestamp::now();
-        let (mut lasted_s, mut told) = (0.0, Ok(()));
-        let mut before = (traffic.warmup_frames, 0);
+        let (at, mut told) = (Timestamp::now(), Ok(()));
+        let mut shown = Shown::default();
         let measured = standing.again(traffic, &mut |progress| {
-            lasted_s = progress.elapsed_s;
             if told.is_ok() {
-                told = self.step(progress, &mut before);
+                told = self.step(progress, traffic.warmup_frames, &mut shown);
             }
             if told.is_err() {
                 self.stop.store(true, Relaxed);
             }
-        })?;
+        });
         told?;
-        Ok(Interval::of(at, lasted_s, measured, self.watchman.level_ns()))
+        self.worked |= shown.counts.received > 0;
+        let of = |lasted_s, measured| Interval::of(at, lasted_s, measured, self.watchman.level_ns());
+        match measured {
+            Ok(measured) => Ok(of(shown.lasted_s, measured)),
+            // What it showed until then is kept.
+            Err(error) => {
+                if shown.counts.received > 0 {
+                    let interval = of(shown.lasted_s, shown.measured());
+                    self.tell(Entry::Interval(Box::new(interval)))?;
+                }
+                Err(error.into())
+            }
+        }
     }
 
     /// Looks at what a running interval shows, once a second.
-    fn step(&mut self, progress: &Progress, before: &mut (u64, u64)) -> Result<()> {
+    fn step(&mut self, progress: &Progress, warmup: u64, shown: &mut Shown) -> Result<()> {
+        shown.lasted_s = progress.elapsed_s;
         let Some(closed) = progress.closed else { return Ok(()) };
-        self.metrics().step(&closed.histogram(), &self.watchman);
+        let fresh = closed.histogram();
+        self.metrics().step(&fresh, &self.watchman, &self.start);
+        let all_sent = progress.sent.saturating_sub(warmup);
+        let (sent, received) = shown.add(all_sent, progress.received, &fresh, closed.point());
         // What is left at the end of an interval says too little to be a step.
         if closed.to_s - closed.from_s < SHORTEST_STEP_S {
             return Ok(());
         }
         let median_ns = closed.point().p50_ns.map(|ns| ns as f64);
         let lasted = SignedDuration::try_from_secs_f64(closed.to_s - closed.from_s).unwrap_or_default();
-        let sent = progress.sent.saturating_sub(before.0);
-        let received = progress.received.saturating_sub(before.1);
-        *before = (progress.sent.max(before.0), progress.received);
         let waited = self.waited.share();
         let seen = Seen { at: Timestamp::now() - lasted, median_ns, sent, received, waited };
         let alarms = self.watchman.next(&seen);
@@ -276,7 +319,7 @@ impl Monitor {
             }
             _ => {}
         }
-        self.metrics().entry(&entry, &self.start, &self.log);
+        self.metrics().entry(&entry, &self.log);
         self.show(&entry)
     }
 
@@ -286,7 +329,7 @@ impl Monitor {
                 self.spinner.complain(format_args!("usect: ALARM: {}", words::alarm(alarm, &self.start)))
             }
             Entry::Failure { why, .. } => {
-                self.spinner.complain(format_args!("usect: not measured, tried again: {why}"))
+                self.spinner.complain(format_args!("usect: ALARM: not measured, and tried again: {why}"))
             }
             _ => {}
         }

@@ -2,7 +2,7 @@
 
 use crate::args::Report;
 use crate::say;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Report) -> Result<ExitCode> {
 }
 
 fn write(output: &Path, page: &str) -> Result<()> {
-    std::fs::write(output, page).with_context(|| format!("the page can't be written to {}", output.display()))
+    Ok(store::write_page(output, page)?)
 }
 
 /// The page of a monitor's log.

@@ -102,7 +102,7 @@ fn pace(scenario: &Scenario, train: &Train, args: &Shape) -> Result<RateSpec> {
     }
     if !(1..=LONGEST_PERIOD_NS).contains(&period_ns) {
         bail!(
-            "a train every {} s is none that is waited for: use a --pause of up to an hour",
+            "a train every {} s is none that is waited for: a train, its --lead and its --pause last an hour at most",
             period_ns / 1_000_000_000
         );
     }

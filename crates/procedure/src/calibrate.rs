@@ -5,7 +5,8 @@ use usect_core::run::{ClientRecord, Header, Run};
 use usect_core::stats::Bounded;
 use usect_core::trial::TrialResult;
 
-/// The calibrations that a run over known paths makes: one for each client and case whose path is known.
+/// The calibrations that a run over known paths makes: one for each instrument. Of several lengths of fiber the shortest
+/// counts, where the least is physics and the most the instrument's.
 pub fn of_run(run: &Run, results: &[TrialResult]) -> Vec<Calibration> {
     let Header { scenario, environment, created, id, .. } = &run.header;
     let of = |record: &ClientRecord| {
@@ -29,5 +30,13 @@ pub fn of_run(run: &Run, results: &[TrialResult]) -> Vec<Calibration> {
             host: Fingerprint::of(environment),
         })
     };
-    run.clients.iter().filter_map(of).collect()
+    let mut calibrations: Vec<Calibration> = Vec::new();
+    for new in run.clients.iter().filter_map(of) {
+        match calibrations.iter_mut().find(|known| known.key == new.key) {
+            Some(known) if known.expected_ns <= new.expected_ns => {}
+            Some(known) => *known = new,
+            None => calibrations.push(new),
+        }
+    }
+    calibrations
 }

@@ -150,6 +150,8 @@ impl Drop for RunFolder {
         if !*self.saved.get_mut() {
             // Nothing more can be done about a folder that can't be removed.
             let _ = fs::remove_dir_all(&self.path);
+            // That of all runs goes, too, where this would have been its first.
+            let _ = self.path.parent().map(fs::remove_dir);
         }
     }
 }
@@ -168,6 +170,13 @@ fn log(result: &TrialResult) -> Log<'_> {
         client: &result.client,
         truth: result.truth.as_ref(),
     }
+}
+
+/// Writes a page of its own: whole, or not at all.
+pub fn write_page(path: &Path, page: &str) -> Result<(), StoreError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or(REPORT);
+    write(folder, name, page.as_bytes())
 }
 
 /// Writes beside the target and renames, so that the target is never half-written.
@@ -192,7 +201,10 @@ fn readable() -> fs::Permissions {
 
 /// Reads a file of calibrations.
 pub fn read_calibrations(path: &Path) -> Result<Calibrations, StoreError> {
-    let damaged = |reason: String| StoreError::Damaged { path: path.to_owned(), reason };
+    let damaged = |reason: String| StoreError::Damaged {
+        path: path.to_owned(),
+        reason: format!("{reason}; without the file nothing is calibrated, and `usect calibrate` makes it anew"),
+    };
     let json = read_json(path)?;
     match json.get("schema").and_then(Value::as_str) {
         Some(calibration::SCHEMA) => {}

@@ -5,6 +5,7 @@ use crate::format;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use usect_core::dispersion::{Dispersion, peaks, safe_from};
+use usect_core::frame::FrameSize;
 use usect_core::run::{ClientRecord, Run};
 use usect_core::scenario::{Case, Scenario};
 use usect_core::trial::Trial;
@@ -47,6 +48,7 @@ pub(crate) fn of(run: &Run) -> Vec<Swept> {
     }
     let trials: BTreeMap<String, &Trial> = run.trials.iter().map(|t| (t.trial.label(), &t.trial)).collect();
     let mut clients: Vec<(String, Cells)> = Vec::new();
+    let scenario = &run.header.scenario;
     for record in &run.clients {
         let Some(trial) = trials.get(&record.client) else { continue };
         // What else varies makes a sweep of its own.
@@ -57,7 +59,7 @@ pub(crate) fn of(run: &Run) -> Vec<Swept> {
             None => clients.push((name, BTreeMap::from([(key, record)]))),
         }
     }
-    clients.into_iter().map(|(name, cells)| Swept::of(&name, &cells)).collect()
+    clients.into_iter().map(|(name, cells)| Swept::of(&name, &cells, scenario)).collect()
 }
 
 /// `frames of 64 to 1522 bytes, 1.00 to 10.0 µs apart`, of a sweep.
@@ -72,7 +74,7 @@ pub(crate) fn asked(scenario: &Scenario) -> String {
 }
 
 impl Swept {
-    fn of(client: &str, cells: &Cells) -> Swept {
+    fn of(client: &str, cells: &Cells, scenario: &Scenario) -> Swept {
         let unique = |mut values: Vec<u64>| {
             values.sort_unstable();
             values.dedup();
@@ -90,10 +92,22 @@ impl Swept {
         let longest = gaps_ns.last().copied().unwrap_or(0);
         let dispersion: Vec<Option<Dispersion>> = sizes.iter().map(|&size| cell(size, longest)?.dispersion).collect();
         let indices: Vec<f64> = dispersion.iter().map(|d| d.map_or(0.0, |d| d.index_ns)).collect();
+        // At a gap that is shorter than a frame takes on the line, a queue grows without end, however alike the medians of
+        // all gaps may be.
+        let fits = |size: u64, gap: u64| {
+            let case = cell(size, gap).map_or_else(Case::default, |record| record.case);
+            let line = case.dut(&scenario.dut).fiber().map(|fiber| fiber.line_rate);
+            let size = FrameSize::try_from(size as u16).ok();
+            line.zip(size).is_none_or(|(line, size)| gap as f64 >= line.slot_ns(size))
+        };
+        let without_queue = |(row, &size): (&Vec<Option<f64>>, &u64)| -> Vec<Option<f64>> {
+            row.iter().zip(&gaps_ns).map(|(median, &gap)| median.filter(|_| fits(size, gap))).collect()
+        };
+        let free: Vec<Vec<Option<f64>>> = median_ns.iter().zip(&sizes).map(without_queue).collect();
         Swept {
             client: client.to_owned(),
             sizes: sizes.iter().map(|&size| size as u16).collect(),
-            safe_from: median_ns.iter().map(|row| safe_from(row, SAFE)).collect(),
+            safe_from: free.iter().map(|row| safe_from(row, SAFE)).collect(),
             index_ns: dispersion.iter().map(|d| d.map(|d| d.index_ns)).collect(),
             peaks: peaks(&indices),
             gaps_ns,
@@ -151,7 +165,8 @@ impl Swept {
 pub(crate) const HEADS: [&str; 6] = ["bytes", "median", "dispersion", "", "outliers", "safe gaps"];
 
 /// What they mean.
-pub(crate) const READING: &str = "median and dispersion are at the longest gap. dispersion: variance over mean, without outliers, which \
+pub(crate) const READING: &str = "median and dispersion are at the longest gap; n/a: frames were lost, too few came, or the sender could not keep the gap. dispersion: variance over mean, without outliers, which \
     lie more than 1.5 interquartile ranges beyond a quartile; a peak stands out of all sizes and of its neighbours. safe \
     gaps: those from which on the sender keeps the gap, no frame is lost, and the median is at most 1.2 times that of the longest gap, so that no \
-    queue builds up.";
+    queue builds up; where the rate of the line is known, none is shorter than a frame takes on it. Where it isn't, the longest gap must \
+    be one at which none builds up.";

@@ -72,7 +72,9 @@ impl TrainRow<'_> {
         let bits = (self.size.without_fcs() * 8) as f64;
         let sender = sender_bound.then(|| {
             let pace = offered.map_or(String::new(), |offered| format!(", {}", format::bits(offered.value * bits)));
-            format!("trains arrived as fast as they were sent{pace}: the path may have more capacity than that")
+            format!(
+                "trains arrived as fast as they were sent{pace}, or faster: the path may have more capacity than that"
+            )
         });
         let damaged = (whole < trains).then(|| {
             let (lacking, trains) = (format::count(trains - whole), format::count(*trains));

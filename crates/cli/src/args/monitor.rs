@@ -30,13 +30,13 @@ pub(crate) struct Monitor {
     #[arg(long, value_name = "RATE", default_value = "100")]
     pub(crate) rate: RateSpec,
     /// Measure there and back instead of one way.
-    #[arg(long, requires = "tx")]
+    #[arg(long, conflicts_with = "scenario")]
     pub(crate) round_trip: bool,
     /// Spin for frames and departures, which takes a core each, or sleep and block (udp only).
-    #[arg(long, value_enum, default_value = "poll", requires = "tx")]
+    #[arg(long, value_enum, default_value = "poll", conflicts_with = "scenario")]
     pub(crate) wait: WaitArg,
     /// Whose stamps the latency is between, as for `usect measure`.
-    #[arg(long, value_enum, default_value = "app", requires = "tx")]
+    #[arg(long, value_enum, default_value = "app", conflicts_with = "scenario")]
     pub(crate) stamp: StampArg,
     /// How often a line is logged: 2s to 10min.
     #[arg(long, value_name = "TIME", value_parser = nanoseconds, default_value = "60s")]

@@ -11,22 +11,22 @@ use usect_core::port_name::PortName;
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Between {
     /// A scenario in TOML; or name the ports.
-    #[arg(required_unless_present_all = ["tx", "rx"], conflicts_with_all = ["tx", "rx"])]
+    #[arg(conflicts_with_all = ["tx", "rx"])]
     pub(crate) scenario: Option<PathBuf>,
     /// Only these clients of the scenario.
-    #[arg(long = "client", value_name = "NAME", requires = "scenario")]
+    #[arg(long = "client", value_name = "NAME", conflicts_with_all = ["tx", "rx"])]
     pub(crate) clients: Vec<String>,
     /// The port that sends.
-    #[arg(long, value_name = "PORT", requires = "rx")]
+    #[arg(long, value_name = "PORT")]
     pub(crate) tx: Option<PortName>,
     /// The port that receives.
-    #[arg(long, value_name = "PORT", requires = "tx")]
+    #[arg(long, value_name = "PORT")]
     pub(crate) rx: Option<PortName>,
     /// Core of the sending thread.
-    #[arg(long, value_name = "CORE", requires = "tx")]
+    #[arg(long, value_name = "CORE", conflicts_with = "scenario")]
     pub(crate) tx_core: Option<usize>,
     /// Core of the receiving thread.
-    #[arg(long, value_name = "CORE", requires = "tx")]
+    #[arg(long, value_name = "CORE", conflicts_with = "scenario")]
     pub(crate) rx_core: Option<usize>,
     #[command(flatten)]
     pub(crate) dpdk: Dpdk,
@@ -39,7 +39,7 @@ pub(crate) struct Over {
     pub(crate) between: Between,
     /// The fiber between the ports, where there is nothing else, as keys of a scenario's dut.fiber table:
     /// `length_m = 2.0, line_rate = "10 Gbit/s"`. Errors are then against physics.
-    #[arg(long, value_name = "TOML", requires = "tx")]
+    #[arg(long, value_name = "TOML", conflicts_with = "scenario")]
     pub(crate) fiber: Option<Fiber>,
     #[command(flatten)]
     pub(crate) output: Output,

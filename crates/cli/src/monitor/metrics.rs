@@ -67,9 +67,10 @@ impl Metrics {
     }
 
     /// A second of a running interval.
-    pub(super) fn step(&mut self, fresh: &Histogram, watchman: &Watchman) {
+    pub(super) fn step(&mut self, fresh: &Histogram, watchman: &Watchman, start: &Start) {
         self.latency.add(fresh);
         self.level_ns = watchman.level_ns();
+        self.writes = self.level_ns.and_then(|ns| start.most_writes(ns));
         self.up = !watchman.is_silent();
     }
 
@@ -80,10 +81,10 @@ impl Metrics {
     }
 
     /// An entry of the log.
-    pub(super) fn entry(&mut self, entry: &Entry, start: &Start, log: &Log) {
+    pub(super) fn entry(&mut self, entry: &Entry, log: &Log) {
         (self.waiting, self.dropped) = (log.waiting(), log.dropped());
         match entry {
-            Entry::Interval(interval) => self.interval(interval, start),
+            Entry::Interval(interval) => self.interval(interval),
             Entry::Convoy(convoy) => {
                 self.convoys += 1;
                 self.last_convoy = Some((**convoy).clone());
@@ -93,12 +94,11 @@ impl Metrics {
         }
     }
 
-    fn interval(&mut self, interval: &Interval, start: &Start) {
+    fn interval(&mut self, interval: &Interval) {
         self.intervals += 1;
         self.counts.add(&interval.counts);
         self.stalls += interval.stalls.iter().map(|core| core.stalls).sum::<u64>();
         self.stalled_ns += interval.stalls.iter().map(|core| core.total_ns).sum::<u64>();
-        self.writes = interval.median_ns().and_then(|ns| start.most_writes(ns));
     }
 
     fn alarm(&mut self, alarm: &Alarm) {
@@ -136,7 +136,7 @@ impl Metrics {
         if let Some(writes) = self.writes {
             page.gauge(
                 "usect_write_operations_bound",
-                "Write operations a second that a synchronously replicated array can't exceed: N/RTT, of the calibrated latency where \
+                "Write operations a second that a synchronously replicated array can't exceed: N/RTT, of the usual latency, calibrated where \
                  there is one.",
                 writes,
             );

@@ -176,7 +176,10 @@ fn says(logged: &Logged, (latency, counts): &(Histogram, Counts)) -> Vec<String>
     });
     let others = (logged.others > 0)
         .then(|| format!("{} intervals of another path, client or frames are left out", format::count(logged.others)));
-    level.into_iter().chain([shifts, lost]).chain(tail).chain(others).collect()
+    let failures = logged.entries.iter().filter(|entry| matches!(entry, Entry::Failure { .. })).count();
+    let failures =
+        (failures > 0).then(|| format!("at times it could not be measured: see starts and stops ({failures})"));
+    level.into_iter().chain([shifts, lost]).chain(tail).chain(failures).chain(others).collect()
 }
 
 /// What a line is about.
