@@ -175,6 +175,9 @@ fn log(result: &TrialResult) -> Log<'_> {
 /// Writes a page of its own: whole, or not at all.
 pub fn write_page(path: &Path, page: &str) -> Result<(), StoreError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(StoreError::Write { path: path.to_owned(), reason: io::ErrorKind::NotFound.into() });
+    }
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or(REPORT);
     write(folder, name, page.as_bytes())
 }

@@ -192,6 +192,8 @@ fn as_nobody(world: &World, args: &[&str], writable: bool) -> Done {
     }
     let mode = if writable { 0o777 } else { 0o755 };
     fs::set_permissions(folder.join("state"), fs::Permissions::from_mode(mode)).unwrap();
+    fs::create_dir_all(folder.join("out")).unwrap();
+    fs::set_permissions(folder.join("out"), fs::Permissions::from_mode(0o777)).unwrap();
     let program = folder.join("usect");
     fs::copy(env!("CARGO_BIN_EXE_usect"), &program).unwrap();
     let mut command = Command::new("setpriv");
@@ -208,10 +210,10 @@ fn without_privilege() {
     }
     let scenario = world.scenario(WIRE, TRAFFIC, CLIENTS);
     for writable in [true, false] {
-        for args in [&["compare", &scenario, "--out", "state"][..], &["lab", "up"], &["lab", "down"]] {
+        for args in [&["compare", &scenario, "--out", "out"][..], &["lab", "up"], &["lab", "down"]] {
             let sentence = as_nobody(&world, args, writable).refused();
             assert!(sentence.contains("sudo"), "{args:?}: {sentence}");
-            assert!(names(&world.path("nobody/state/runs")).is_empty(), "{args:?}");
+            assert!(names(&world.path("nobody/out")).is_empty(), "{args:?}");
         }
         let engines = as_nobody(&world, &["engines"], writable);
         assert_eq!((engines.code, engines.stderr.as_str()), (Some(0), ""), "{engines:?}");
