@@ -78,6 +78,8 @@ pub struct Standing<'a> {
     opened: Opened,
     dut: Option<Box<dyn Dut>>,
     tap: Option<Tap>,
+    /// Cards that were told to stamp, until this is dropped.
+    _cards: Option<StampingCards>,
 }
 
 impl<'a> Standing<'a> {
@@ -102,7 +104,7 @@ impl<'a> Standing<'a> {
             opened.client = cards.probe(opened.client, &ends)?;
         }
         opened.cards = clocks.or(opened.cards);
-        Ok(Standing { rig, client: trial.client.name.clone(), ends, opened, dut, tap })
+        Ok(Standing { rig, client: trial.client.name.clone(), ends, opened, dut, tap, _cards: cards })
     }
 
     /// Runs the client once more over the open path, with frames like those that it was opened for. What the DUT and its
