@@ -2,15 +2,18 @@
 
 mod monitor;
 mod over;
+mod suite;
 
 pub(crate) use monitor::Monitor;
 pub(crate) use over::{Between, Shape, Sweep, Trains};
+pub(crate) use suite::Rfc2544;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use monitor::MONITOR_HELP;
 use over::{CONVOY_HELP, SWEEP_HELP, TRAIN_HELP, nanoseconds};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use suite::SUITE_HELP;
 use usect_core::fiber::Fiber;
 use usect_core::frame::FrameSize;
 use usect_core::frame_spec::FrameSpec;
@@ -67,6 +70,10 @@ pub(crate) enum Command {
     /// safe to measure.
     #[command(after_help = SWEEP_HELP)]
     Sweep(Box<Sweep>),
+    /// The benchmarks of RFC 2544: throughput, latency, frame loss rate, back-to-back frames, system recovery, reset; with
+    /// RFC 8219's latency and delay variation, RFC 9004's buffer time and the searches of TST009 and RFC 9971.
+    #[command(after_help = SUITE_HELP)]
+    Rfc2544(Box<Rfc2544>),
     /// How many repetitions mean and percentiles need, from the decay of their variance; and whether samples depend on each
     /// other.
     #[command(after_help = CONVERGE_HELP)]

@@ -22,8 +22,8 @@ pub(crate) fn run(with: &Measuring) -> Result<ExitCode> {
     if path.exists() {
         store::read_calibrations(&path)?;
     }
-    session.uncalibrated().run_with(|run, results| {
-        let found = calibrate::of_run(run, results);
+    session.uncalibrated().run_with(|run, pooled| {
+        let found = calibrate::of_run(run, pooled);
         if found.is_empty() {
             bail!("too few samples for a median: measure for longer, or more trains");
         }

@@ -11,8 +11,10 @@ mod lab;
 mod monitor;
 mod progress;
 mod report;
+mod reset;
 mod scrape;
 mod session;
+mod suite;
 mod sweep;
 mod trains;
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Command::Convoy(trains) => trains::convoy(&trains).and_then(Session::run),
         Command::Train(trains) => trains::train(&trains).and_then(Session::run),
         Command::Sweep(sweep) => sweep::sweep(&sweep).and_then(Session::run),
+        Command::Rfc2544(suite) => suite::session(&suite).and_then(Session::run),
         Command::Converge { within, with } => asked::converge(within, &with).and_then(Session::run),
         Command::Calibrate { with } => calibrate::run(&with),
         Command::Monitor(monitor) => monitor::run(&monitor),

@@ -1,7 +1,9 @@
 //! Progress on standard error: bars on a terminal, a line per trial elsewhere.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::time::Duration;
 use usect_core::trial::{Trial, TrialResult};
+use usect_procedure::Outlook;
 use usect_rig::Progress;
 
 /// One bar: the trial within the whole.
@@ -21,9 +23,16 @@ impl Bars {
         Bars { bar, trials, plain }
     }
 
-    pub(crate) fn begin(&self, trial: &Trial) {
-        let of = self.trials.map_or(String::new(), |n| format!(" of {n} trials"));
-        self.bar.set_prefix(format!("{} run {}{of}", trial.label(), trial.run));
+    /// The next trial, `done` before it.
+    pub(crate) fn begin(&self, trial: &Trial, done: usize, outlook: Option<Outlook>) {
+        let prefix = match outlook {
+            Some(outlook) => format!("trial {}: {}{}", done + 1, trial.label(), in_words(&outlook)),
+            None => {
+                let of = self.trials.map_or(String::new(), |n| format!(" of {n} trials"));
+                format!("{} run {}{of}", trial.label(), trial.run)
+            }
+        };
+        self.bar.set_prefix(prefix);
         self.bar.set_position(0);
     }
 
@@ -32,15 +41,16 @@ impl Bars {
         self.bar.set_message(format!("{:.0} of {:.0} s, {} frames sent", p.elapsed_s, p.expected_s, p.sent));
     }
 
-    pub(crate) fn end(&self, result: &TrialResult) {
+    pub(crate) fn end(&self, result: &TrialResult, outlook: Option<Outlook>) {
         let counts = &result.client.counts;
         let line = format!(
-            "{} run {}: {} frames sent, {} received, {} lost",
+            "{} run {}: {} frames sent, {} received, {} lost{}",
             result.trial.label(),
             result.trial.run,
             counts.sent,
             counts.received,
-            counts.lost
+            counts.lost,
+            outlook.map_or(String::new(), |outlook| in_words(&outlook)),
         );
         if self.plain {
             crate::complain(&line);
@@ -48,6 +58,13 @@ impl Bars {
             self.bar.suspend(|| crate::complain(&line));
         }
     }
+}
+
+/// `, between 1000 and 2000 pps; about 3 minutes left`.
+fn in_words(outlook: &Outlook) -> String {
+    let bounds = outlook.bounds.iter().filter(|bounds| !bounds.is_empty()).map(|bounds| format!(", {bounds}"));
+    let left = HumanDuration(Duration::from_secs_f64(outlook.left_s.round()));
+    format!("{}; about {left} left", bounds.collect::<String>())
 }
 
 impl Drop for Bars {

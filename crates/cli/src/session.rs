@@ -2,6 +2,7 @@
 
 use crate::args::Output;
 use crate::progress::Bars;
+use crate::reset::Event;
 use crate::say;
 use anyhow::{Result, bail};
 use std::io::IsTerminal;
@@ -12,10 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use usect_core::calibration::{Calibration, Fingerprint, Key};
 use usect_core::environment::Environment;
-use usect_core::run::{Header, Run, SCHEMA};
+use usect_core::gathered::{Gathered, Pooled};
+use usect_core::run::{Header, Run, SCHEMA, SuiteRecord};
 use usect_core::scenario::{Case, Protocol, Scenario};
-use usect_core::trial::{Traffic, TrialResult};
+use usect_core::suite::Suite;
+use usect_core::trial::Traffic;
 use usect_procedure::compare::Compare as CompareProcedure;
+use usect_procedure::rfc2544::Rfc2544;
 use usect_procedure::{Procedure, Step};
 use usect_report::StoredRun;
 use usect_report::store::{self, RunFolder};
@@ -25,6 +29,8 @@ use usect_rig::Rig;
 pub(crate) const INTERRUPTED: u8 = 130;
 /// Trials up to which the run is stored after each.
 const FEW_TRIALS: usize = 20;
+/// What a run says of itself while it is measured, and for ever if it is killed.
+const UNFINISHED: &str = "not finished: it is still running, or was killed";
 /// How long the others may be lost when usect is killed.
 const SAVE_AGAIN: Duration = Duration::from_secs(10);
 
@@ -53,6 +59,10 @@ pub(crate) struct Session {
     within_ns: Option<u64>,
     /// Frames of a trial, those of the warm-up before, where it isn't its duration that says how many.
     frames: Option<(u64, u64)>,
+    /// The benchmarks, where it is a suite of them.
+    suite: Option<Suite>,
+    /// The folder of the run that it goes on with.
+    resumes: Option<PathBuf>,
 }
 
 impl Session {
@@ -81,6 +91,8 @@ impl Session {
             calibrates: false,
             within_ns: None,
             frames: None,
+            suite: None,
+            resumes: None,
         })
     }
 
@@ -115,6 +127,16 @@ impl Session {
         Session { frames: Some((warmup, frames)), ..self }
     }
 
+    /// The same, for a suite of benchmarks.
+    pub(crate) fn benchmarking(self, suite: Suite) -> Session {
+        Session { suite: Some(suite), ..self }
+    }
+
+    /// The same, which goes on with a run that was interrupted.
+    pub(crate) fn resuming(self, folder: PathBuf) -> Session {
+        Session { resumes: Some(folder), ..self }
+    }
+
     /// Refuses a path whose latency nothing tells.
     pub(crate) fn check_physics(&self) -> Result<()> {
         if !self.scenario.vary.cases().iter().all(|case| self.scenario.physics_ns(case).is_some()) {
@@ -137,30 +159,35 @@ impl Session {
     }
 
     /// The same, and hands a finished run over before it is shown.
-    pub(crate) fn run_with(self, finished: impl FnOnce(&Run, &[TrialResult]) -> Result<()>) -> Result<ExitCode> {
+    pub(crate) fn run_with(self, finished: impl FnOnce(&Run, &[Pooled]) -> Result<()>) -> Result<ExitCode> {
         let _lock = alone()?;
-        let folder = store::create(&self.out, &self.slug)?;
+        let Begun { folder, before, mut gathered } = self.begin()?;
         let stop = stop_on_signal()?;
-        let mut rig = Rig::new(&self.scenario, stop.clone())?;
-        let mut header = self.header(&folder, &rig);
-        (header.calibrations, header.notes) = self.known(&header.environment)?;
-        let (results, failure) = self.trials(&mut rig, &mut header, &folder, &stop)?;
-        header.environment.extend(rig.environment());
-        drop(rig);
+        let mut rigs = Rigs::new(&self.scenario, stop.clone())?;
+        let mut header = match before {
+            Some(header) => self.again(header, rigs.first())?,
+            None => self.header(&folder, rigs.first()),
+        };
+        if self.suite.is_none() {
+            (header.calibrations, header.notes) = self.known(&header.environment)?;
+        }
+        let failure = self.trials(&mut rigs, &mut header, &folder, &mut gathered, &stop)?;
+        header.environment.extend(rigs.first().environment());
+        drop(rigs);
         header.partial = match (&failure, stop.load(Relaxed)) {
             (Some(error), _) => Some(crate::sentence(error)),
             (None, true) => Some("interrupted by the user".into()),
             (None, false) => None,
         };
-        if results.is_empty() {
+        if gathered.trials().is_empty() {
             if failure.is_none() {
                 crate::complain("usect: interrupted before anything was measured");
             }
             return failure.map_or(Ok(ExitCode::from(INTERRUPTED)), Err);
         }
-        let stored = folder.save(header, &results)?;
+        let stored = folder.save(header, &gathered)?;
         if failure.is_none() && !stop.load(Relaxed) {
-            finished(&stored.run, &results)?;
+            finished(&stored.run, gathered.pooled())?;
         }
         self.show(&stored, folder.path())?;
         match failure {
@@ -174,7 +201,8 @@ impl Session {
 
     /// A client that received nothing measured nothing, whatever its tables say.
     fn check_arrivals(&self, stored: &StoredRun) -> Result<ExitCode> {
-        let silent = stored.run.clients.iter().filter(|c| c.measured.counts.received == 0);
+        // A suite says of each size what passed.
+        let silent = stored.run.clients.iter().filter(|c| c.measured.counts.received == 0 && self.suite.is_none());
         let names: Vec<&str> = silent.map(|c| c.client.as_str()).collect();
         if names.is_empty() {
             return Ok(ExitCode::SUCCESS);
@@ -191,9 +219,9 @@ impl Session {
             usect: env!("CARGO_PKG_VERSION").into(),
             id: folder.id().into(),
             procedure: self.name.into(),
-            created: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+            created: now_in_words(),
             quick: self.quick,
-            partial: Some("not finished: it is still running, or was killed".into()),
+            partial: Some(UNFINISHED.into()),
             protocol: self.protocol,
             scenario: self.scenario.clone(),
             environment: rig.environment(),
@@ -201,7 +229,33 @@ impl Session {
             platform: rig.platform(),
             calibrations: Vec::new(),
             notes: Vec::new(),
+            rfc2544: None,
+            resumed: Vec::new(),
         }
+    }
+
+    /// A folder of its own, or that of the run that it goes on with.
+    fn begin(&self) -> Result<Begun> {
+        Ok(match &self.resumes {
+            None => {
+                Begun { folder: store::create(&self.out, &self.slug)?, before: None, gathered: Gathered::default() }
+            }
+            Some(path) => {
+                let (folder, header, gathered) = store::resume(path)?;
+                Begun { folder, before: Some(header), gathered }
+            }
+        })
+    }
+
+    /// The head of a run that is gone on with, on the host that it was begun on.
+    fn again(&self, mut header: Header, rig: &Rig) -> Result<Header> {
+        let (then, now) = (Fingerprint::of(&header.environment), Fingerprint::of(&rig.environment()));
+        if then != now {
+            bail!("{} was begun on another host, or under another kernel: begin anew", header.id);
+        }
+        header.resumed.push(now_in_words());
+        header.partial = Some(UNFINISHED.into());
+        Ok(header)
     }
 
     /// The calibrations of what is about to be measured, and why others can't be used.
@@ -209,42 +263,68 @@ impl Session {
         if self.calibrates {
             return Ok(Default::default());
         }
-        known(self.calibration.as_deref(), &self.out, &self.procedure().instruments(&self.scenario), environment)
+        known(self.calibration.as_deref(), &self.out, &self.compared().instruments(&self.scenario), environment)
     }
 
     /// Runs the trials and stores after each. A failure ends the run; what came before is kept.
     fn trials(
         &self,
-        rig: &mut Rig,
+        rigs: &mut Rigs,
         header: &mut Header,
         folder: &RunFolder,
+        gathered: &mut Gathered,
         stop: &AtomicBool,
-    ) -> Result<(Vec<TrialResult>, Option<anyhow::Error>)> {
-        let mut procedure = self.procedure();
+    ) -> Result<Option<anyhow::Error>> {
+        let procedure = self.procedure();
         let bars = Bars::new(procedure.trials(), !std::io::stderr().is_terminal());
-        let mut results: Vec<TrialResult> = Vec::new();
         let mut saved = Instant::now();
-        while let Step::Run(trial) = procedure.next(&results) {
+        loop {
+            self.note_findings(header, procedure.as_ref(), gathered);
+            let Step::Run(trial) = procedure.next(gathered.trials()) else { break };
             if stop.load(Relaxed) {
                 break;
             }
-            bars.begin(&trial);
-            match rig.run(&trial, &mut |p| bars.tick(p)) {
-                Ok(result) => results.push(result),
-                Err(error) => return Ok((results, Some(error.into()))),
+            bars.begin(&trial, gathered.trials().len(), procedure.outlook(gathered.trials()));
+            let mut event = self.suite.as_ref().and_then(|suite| Event::of(suite, &trial));
+            let outcome = rigs.at(trial.case.loopback).and_then(|rig| {
+                Ok(rig.run(&trial, &mut |progress| {
+                    bars.tick(progress);
+                    event.iter_mut().for_each(|event| event.tick(progress.elapsed_s));
+                })?)
+            });
+            match outcome.and_then(|result| event.map_or(Ok(()), Event::end).map(|()| result)) {
+                Ok(result) => {
+                    folder.keep(&result)?;
+                    gathered.add(&result);
+                    bars.end(&result, procedure.outlook(gathered.trials()));
+                }
+                Err(error) => return Ok(Some(error)),
             }
-            bars.end(results.last().expect("one was just pushed"));
             // Of many short trials, writing them would take longer than measuring.
-            if results.len() <= FEW_TRIALS || saved.elapsed() > SAVE_AGAIN {
-                folder.save(header.clone(), &results)?;
+            if gathered.trials().len() <= FEW_TRIALS || saved.elapsed() > SAVE_AGAIN {
+                self.note_findings(header, procedure.as_ref(), gathered);
+                folder.save(header.clone(), gathered)?;
                 saved = Instant::now();
             }
         }
-        Ok((results, None))
+        Ok(None)
+    }
+
+    /// Says in the head what a suite has found so far.
+    fn note_findings(&self, header: &mut Header, procedure: &dyn Procedure, gathered: &Gathered) {
+        let findings = procedure.findings(gathered.trials());
+        header.rfc2544 = self.suite.clone().zip(findings).map(|(suite, findings)| SuiteRecord { suite, findings });
     }
 
     /// What it tries, one trial after another.
-    fn procedure(&self) -> CompareProcedure {
+    fn procedure(&self) -> Box<dyn Procedure> {
+        match &self.suite {
+            Some(suite) => Box::new(Rfc2544::new(suite.clone(), self.scenario.clients.clone())),
+            None => Box::new(self.compared()),
+        }
+    }
+
+    fn compared(&self) -> CompareProcedure {
         let mut procedure = CompareProcedure::new(&self.scenario, &self.protocol);
         if self.within_ns.is_some() {
             procedure = procedure.keeping_samples();
@@ -262,6 +342,48 @@ impl Session {
         say(usect_report::table(&stored.run, std::io::stdout().is_terminal()))?;
         say(format!("report: {}", folder.join("report.html").display()))
     }
+}
+
+/// What a session begins with.
+struct Begun {
+    folder: RunFolder,
+    before: Option<Header>,
+    gathered: Gathered,
+}
+
+/// The rig of the scenario, or that of its loopback: one path at a time.
+struct Rigs {
+    scenario: Scenario,
+    stop: Arc<AtomicBool>,
+    rig: Option<Rig>,
+    loopback: bool,
+}
+
+impl Rigs {
+    fn new(scenario: &Scenario, stop: Arc<AtomicBool>) -> Result<Rigs> {
+        let rig = Some(Rig::new(scenario, stop.clone())?);
+        Ok(Rigs { scenario: scenario.clone(), stop, rig, loopback: false })
+    }
+
+    /// The one that there is.
+    fn first(&self) -> &Rig {
+        self.rig.as_ref().expect("there is one but while it is replaced")
+    }
+
+    fn at(&mut self, loopback: bool) -> Result<&mut Rig> {
+        if self.loopback != loopback {
+            // The names of its namespaces are free only when it is gone.
+            self.rig = None;
+            let dut = Case { loopback, ..Case::default() }.dut(&self.scenario.dut);
+            self.rig = Some(Rig::new(&Scenario { dut, ..self.scenario.clone() }, self.stop.clone())?);
+            self.loopback = loopback;
+        }
+        Ok(self.rig.as_mut().expect("it was just made"))
+    }
+}
+
+fn now_in_words() -> String {
+    jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
 }
 
 /// Where calibrations are kept, where nobody names another file.

@@ -28,6 +28,12 @@ pub struct Measurement {
     /// Every latency in nanoseconds, in the order of arrival, where they were to be kept; what doesn't fit 32 bits is
     /// their largest.
     pub samples: Vec<u32>,
+    /// Latency of the tagged frames in nanoseconds, in the order of arrival.
+    pub tagged: Vec<u64>,
+    /// Number of the last measured frame that was lost, from 0; absent where none was, or where nobody numbers them.
+    pub last_lost: Option<u64>,
+    /// Longest time between two arrivals, in nanoseconds; absent below two, and where nobody looks.
+    pub silence_ns: Option<u64>,
     /// Its parts, where it has several: flows, pairs of ports, the other direction.
     pub streams: Vec<Stream>,
     /// Requested and achieved rate; absent for taps, and for fewer than two frames.
@@ -114,6 +120,9 @@ impl Measurement {
             (trains, more) => *trains = trains.take().or_else(|| more.clone()),
         }
         self.samples.extend_from_slice(&other.samples);
+        self.tagged.extend_from_slice(&other.tagged);
+        self.last_lost = self.last_lost.max(other.last_lost);
+        self.silence_ns = self.silence_ns.max(other.silence_ns);
         self.unattributed += other.unattributed;
         self.overwritten += other.overwritten;
         self.overruns = self.overruns.zip(other.overruns).map(|(own, more)| own + more);

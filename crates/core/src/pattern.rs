@@ -25,6 +25,11 @@ pub enum Pattern {
     },
     /// In trains, evenly: bursts as in RFC 2544 §21 where the frames of a train are back to back.
     Trains(Train),
+    /// Evenly, and after so many frames at half the rate, as RFC 2544 §26.5 ends an overload.
+    Halves {
+        /// Frames at the full rate.
+        after: u64,
+    },
     /// At the moments at which the packets of a capture file were captured, which comes round again when it ends.
     Replay(Replay),
 }
@@ -182,6 +187,7 @@ impl fmt::Display for Pattern {
         match self {
             Pattern::Constant {} => f.write_str("evenly"),
             Pattern::Poisson { .. } => f.write_str("at random moments (Poisson)"),
+            Pattern::Halves { after } => write!(f, "evenly, after {after} frames at half the rate"),
             Pattern::Trains(train) => {
                 write!(f, "in trains of {}, ", train.length)?;
                 match train.spacing_ns {

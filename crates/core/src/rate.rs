@@ -32,6 +32,18 @@ impl Rate {
         Rate { frames: self.frames / divisor, per_ns: self.per_ns * (times / divisor) }
     }
 
+    /// `multiplier / divisor` times as many, both above 0; exact unless the parts don't fit.
+    pub fn times(self, multiplier: u64, divisor: u64) -> Rate {
+        let (mut frames, mut per_ns) =
+            (u128::from(self.frames) * u128::from(multiplier), u128::from(self.per_ns) * u128::from(divisor));
+        let common = greatest_common_divisor(frames, per_ns).max(1);
+        (frames, per_ns) = (frames / common, per_ns / common);
+        while frames.max(per_ns) > u128::from(u64::MAX) {
+            (frames, per_ns) = (frames / 2, per_ns / 2);
+        }
+        Rate { frames: frames.max(1) as u64, per_ns: per_ns as u64 }
+    }
+
     /// As fast as it goes: everything is due at once.
     pub const UNPACED: Rate = Rate { frames: 1, per_ns: 0 };
 
@@ -72,8 +84,8 @@ impl Rate {
     }
 }
 
-fn greatest_common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+fn greatest_common_divisor<T: Copy + Default + PartialEq + std::ops::Rem<Output = T>>(a: T, b: T) -> T {
+    if b == T::default() { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// A rate as a user writes it, before the frame size is known: `20000`, `"20 kpps"`, `"1 Gbit/s"`.

@@ -5,6 +5,8 @@ use crate::calibration::{self, Calibrated, Calibration, Key};
 use crate::converge::{self, Convergence};
 use crate::dispersion::Dispersion;
 use crate::environment::Environment;
+use crate::findings::Findings;
+use crate::gathered::{Gathered, Pooled, Single};
 use crate::histogram::Histogram;
 use crate::measurement::{Measurement, Pace};
 use crate::scenario::Case;
@@ -13,6 +15,7 @@ use crate::series::Point;
 use crate::stages::{Stages, StagesRecord};
 use crate::stall::CoreStalls;
 use crate::stats::{self, Accuracy, Bounded, Estimate, Quantile};
+use crate::suite::Suite;
 use crate::summary::Summary;
 use crate::tracker::Counts;
 use crate::trains::TrainsRecord;
@@ -56,6 +59,21 @@ pub struct Header {
     /// What a reader should know of the whole run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// The benchmarks that were asked for, and what came out, where it is a suite of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rfc2544: Option<SuiteRecord>,
+    /// When it was gone on with after it had been interrupted, RFC 3339.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumed: Vec<String>,
+}
+
+/// A suite of benchmarks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SuiteRecord {
+    /// What was asked.
+    pub suite: Suite,
+    /// What came out so far.
+    pub findings: Findings,
 }
 
 /// A run as stored.
@@ -165,6 +183,15 @@ pub struct Record {
     /// Trains, where frames left in trains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trains: Option<TrainsRecord>,
+    /// Latency of the tagged frames, where some were picked out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tagged: Option<TaggedRecord>,
+    /// Number of the last measured frame that was lost, from 0; absent where none was, or where nobody numbers them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_lost: Option<u64>,
+    /// Longest time between two arrivals, in nanoseconds; absent below two, and where nobody looks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silence_ns: Option<u64>,
     /// Its parts, where it has several: flows, pairs of ports; and the other direction, which is not part of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamRecord>,
@@ -184,6 +211,31 @@ pub struct Record {
     pub series: Vec<Point>,
     /// What a reader should know of how it was measured.
     pub notes: Vec<String>,
+}
+
+/// Latency of the frames that were picked out, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaggedRecord {
+    /// How many arrived.
+    pub frames: u64,
+    /// Of the first that did: the tagged frame of RFC 2544 §26.2.
+    pub first_ns: u64,
+    /// Their median: typical latency (RFC 8219 §7.2).
+    pub typical_ns: u64,
+    /// Their 99.9th percentile: worst-case latency (RFC 8219 §7.2), of fewer than 1,000 the largest.
+    pub worst_ns: u64,
+}
+
+impl TaggedRecord {
+    /// Of latencies in the order of arrival; none of none.
+    fn of(tagged: &[u64]) -> Option<TaggedRecord> {
+        let first_ns = *tagged.first()?;
+        let mut sorted = tagged.to_vec();
+        sorted.sort_unstable();
+        // The nearest rank.
+        let at = |share: f64| sorted[((share * sorted.len() as f64).ceil() as usize).clamp(1, sorted.len()) - 1];
+        Some(TaggedRecord { frames: tagged.len() as u64, first_ns, typical_ns: at(0.5), worst_ns: at(0.999) })
+    }
 }
 
 /// A [`Stream`](crate::measurement::Stream) in numbers.
@@ -209,6 +261,9 @@ impl Record {
             lateness: m.lateness.as_ref().map(Summary::of),
             stages: m.stages.as_ref().map(Stages::record_of),
             trains: m.trains.as_ref().map(TrainsRecord::of),
+            tagged: TaggedRecord::of(&m.tagged),
+            last_lost: m.last_lost,
+            silence_ns: m.silence_ns,
             streams: m
                 .streams
                 .iter()
@@ -239,106 +294,10 @@ impl TrialRecord {
     }
 }
 
-/// A client's trials pooled, with their distributions.
-#[derive(Debug, Clone)]
-pub struct Pooled {
-    /// The client's name, and its case.
-    pub client: String,
-    /// What was different from the scenario.
-    pub case: Case,
-    /// What it saw.
-    pub measured: Measurement,
-    /// What the taps saw.
-    pub truth: Option<Measurement>,
-}
-
-/// Pools the trials of each client, in the order in which clients first appear.
-pub fn pool(results: &[TrialResult]) -> Vec<Pooled> {
-    let mut pooled: Vec<Pooled> = Vec::new();
-    for result in results {
-        let name = result.trial.label();
-        match pooled.iter_mut().find(|p| p.client == name) {
-            Some(so_far) => so_far.add(result),
-            None => pooled.push(Pooled {
-                client: name,
-                case: result.trial.case,
-                measured: result.client.clone(),
-                truth: result.truth.clone(),
-            }),
-        }
-    }
-    pooled
-}
-
-impl Pooled {
-    /// Why client and truth can't be compared, if they can't.
-    fn doubt(&self) -> Option<String> {
-        let truth = self.truth.as_ref();
-        truth.and_then(|truth| self.missed(&truth.counts)).or_else(|| self.confused())
-    }
-
-    /// A tap sees every frame that the client sent and received, and no other.
-    fn missed(&self, truth: &Counts) -> Option<String> {
-        let client = &self.measured.counts;
-        let differs = |what: &str, theirs: u64, ours: u64| {
-            Some(format!("the taps saw {theirs} frames {what} the DUT, and the client {ours}"))
-        };
-        if truth.sent > client.sent {
-            return differs("enter", truth.sent, client.sent);
-        }
-        // Of trains, a spool keeps a record of the heads alone where they alone are measured.
-        let heads_only = self.measured.trains.as_ref().is_some_and(|trains| trains.train.heads_only);
-        let measured = if heads_only { client.stamped } else { client.received };
-        if truth.received < measured {
-            return differs("leave", truth.received, measured);
-        }
-        let late = || format!("{} frames reached the second tap too late to be known", truth.stale);
-        (truth.stale > 0).then(late)
-    }
-
-    /// A table keyed by the 16-bit IP identification takes a frame that arrives after 65,536 others for its
-    /// successor, which then looks like a copy.
-    fn confused(&self) -> Option<String> {
-        // The truth has the same keys.
-        let seen_there = self.truth.as_ref().map_or(0, |truth| truth.counts.duplicates);
-        let (overwritten, copies) = (self.measured.overwritten, self.measured.counts.duplicates.max(seen_there));
-        let both = overwritten > 0 && copies > 0;
-        both.then(|| {
-            format!(
-                "{overwritten} frames were not in when their identification came round again, and {copies} copies \
-                 arrived: some may have been taken for others"
-            )
-        })
-    }
-
-    fn add(&mut self, result: &TrialResult) {
-        pool_measurement(&mut self.measured, &result.client);
-        match (&mut self.truth, &result.truth) {
-            (Some(truth), Some(more)) => pool_measurement(truth, more),
-            (truth @ None, Some(first)) => *truth = Some(first.clone()),
-            (_, None) => {}
-        }
-    }
-}
-
-/// Pools distributions and counts; what only makes sense per trial is dropped, notes are united.
-fn pool_measurement(into: &mut Measurement, more: &Measurement) {
-    into.pool(more);
-    into.series.clear();
-    into.stalls.extend(more.stalls.iter().cloned());
-    for note in &more.notes {
-        if !into.notes.contains(note) {
-            into.notes.push(note.clone());
-        }
-    }
-    into.pace = into.pace.zip(more.pace).map(|(a, b)| Pace { achieved: a.achieved.min(b.achieved), ..a });
-}
-
 impl ClientRecord {
     /// Everything that follows from a client's trials.
-    pub fn of(pooled: &Pooled, results: &[TrialResult]) -> ClientRecord {
-        let own: Vec<&TrialResult> = results.iter().filter(|r| r.trial.label() == pooled.client).collect();
-        let known_delay_ns = own.iter().find_map(|r| r.known_delay_ns);
+    pub fn of(pooled: &Pooled) -> ClientRecord {
+        let known_delay_ns = pooled.known_delay_ns;
         let doubt = pooled.doubt();
         let against = |side: fn(&Measurement) -> Option<Histogram>| {
             let client = side(&pooled.measured)?;
@@ -351,8 +310,8 @@ impl ClientRecord {
         let errors = against(|m| Some(m.latency.clone())).unwrap_or_default();
         ClientRecord {
             client: pooled.client.clone(),
-            case: pooled.case,
-            runs: own.len() as u32,
+            case: pooled.trial.case,
+            runs: pooled.singles.len() as u32,
             measured: Record::of(&pooled.measured),
             truth: pooled.truth.as_ref().map(Record::of),
             known_delay_ns,
@@ -365,16 +324,16 @@ impl ClientRecord {
             accuracy: stats::accuracies(&errors),
             errors,
             ks_distance: pooled.truth.as_ref().and_then(|t| stats::ks_distance(&pooled.measured.latency, &t.latency)),
-            spread: spread(own.iter().map(|r| &r.client.latency)),
+            spread: spread(&pooled.singles),
         }
     }
 }
 
-fn spread<'a>(trials: impl Iterator<Item = &'a Histogram>) -> Vec<Spread> {
-    let per_trial: Vec<Vec<Estimate>> = trials.map(stats::estimates).collect();
+fn spread(singles: &[Single]) -> Vec<Spread> {
     // One trial has no spread.
-    let several = per_trial.len() > 1;
-    let figures = |i: usize| per_trial.iter().map(move |e| e[i].value.map(|v| v.ns)).collect::<Option<Vec<i64>>>();
+    let several = singles.len() > 1;
+    let figures =
+        |i: usize| singles.iter().map(move |s| s.estimates[i].value.map(|v| v.ns)).collect::<Option<Vec<i64>>>();
     let at = |i: usize| figures(i).filter(|_| several);
     stats::LADDER
         .iter()
@@ -388,112 +347,15 @@ fn spread<'a>(trials: impl Iterator<Item = &'a Histogram>) -> Vec<Spread> {
 }
 
 impl Run {
-    /// From a header and the trials.
-    pub fn of(header: Header, results: &[TrialResult]) -> Run {
-        let pooled = pool(results);
+    /// From a header and what was measured.
+    pub fn of(header: Header, gathered: &Gathered) -> Run {
         let calibrated = |p: &Pooled| {
-            let mut record = ClientRecord::of(p, results);
-            let own = results.iter().find(|result| result.trial.label() == p.client);
-            let key = own.map(|result| Key::of(&result.trial, &header.scenario));
-            let found = header.calibrations.iter().find(|calibration| Some(&calibration.key) == key.as_ref());
+            let mut record = ClientRecord::of(p);
+            let key = Key::of(&p.trial, &header.scenario);
+            let found = header.calibrations.iter().find(|calibration| calibration.key == key);
             record.calibrated = found.zip(record.median_ns).map(|(found, median)| found.applied_to(median));
             record
         };
-        Run {
-            clients: pooled.iter().map(calibrated).collect(),
-            header,
-            trials: results.iter().map(TrialRecord::of).collect(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scenario::ClientSpec;
-    use crate::trial::Traffic;
-
-    fn result(client: &str, run: u32, latencies: std::ops::Range<u64>, truth: u64) -> TrialResult {
-        let mut measured = Measurement::default();
-        let mut tapped = Measurement::default();
-        for ns in latencies {
-            measured.latency.record(ns);
-            tapped.latency.record(truth);
-        }
-        let rate = crate::rate::Rate::per_second(1000).unwrap();
-        let traffic = Traffic::evenly(crate::frame::FrameSize::MIN, rate, 100);
-        let client = ClientSpec {
-            name: client.into(),
-            engine: crate::port_name::Engine::Udp,
-            wait: Default::default(),
-            stamp: crate::scenario::Stamp::App,
-            pairs: Vec::new(),
-            driver: None,
-            tx: None,
-            rx: None,
-        };
-        TrialResult {
-            trial: Trial { run, ..Trial::once(client, traffic) },
-            started: String::new(),
-            client: measured,
-            truth: Some(tapped),
-            known_delay_ns: None,
-            dut: Vec::new(),
-            partial: None,
-        }
-    }
-
-    #[test]
-    fn trials_are_pooled_per_client_and_their_spread_kept() {
-        let results =
-            [result("a", 1, 1000..1200, 500), result("b", 1, 9000..9200, 500), result("a", 2, 1100..1300, 500)];
-        let pooled = pool(&results);
-        assert_eq!(pooled.len(), 2);
-        let record = ClientRecord::of(&pooled[0], &results);
-        assert_eq!((record.runs, record.measured.latency.samples), (2, 400));
-        assert_eq!((record.spread[0].lowest_ns, record.spread[0].highest_ns), (Some(1099), Some(1199)));
-        let error = record.errors[0].value.unwrap();
-        assert!((640..=660).contains(&error.ns), "{error:?}");
-        assert_eq!(record.ks_distance, Some(1.0));
-        assert_eq!(record.accuracy[0].within_ns, 1_000);
-        assert_eq!(record.spread[3].lowest_ns, None, "400 samples can't support p99.9");
-    }
-
-    /// A result whose counts say that both sides saw 200 frames.
-    fn counted() -> TrialResult {
-        let mut result = result("a", 1, 1000..1200, 500);
-        let counts = Counts { sent: 200, received: 200, stamped: 200, arrivals: 200, ..Counts::default() };
-        result.client.counts = counts;
-        result.truth.as_mut().unwrap().counts = counts;
-        result
-    }
-
-    fn doubt(change: impl FnOnce(&mut Measurement, &mut Measurement)) -> Option<String> {
-        let mut result = counted();
-        let TrialResult { client, truth, .. } = &mut result;
-        change(client, truth.as_mut().unwrap());
-        let results = [result];
-        let record = ClientRecord::of(&pool(&results)[0], &results);
-        assert_eq!(record.errors.is_empty(), record.doubt.is_some());
-        assert_eq!(record.accuracy.is_empty(), record.doubt.is_some());
-        record.doubt
-    }
-
-    #[test]
-    fn no_error_is_given_against_a_truth_of_other_frames() {
-        assert_eq!(doubt(|_, _| ()), None);
-        let missed = doubt(|_, truth| truth.counts.received = 199).unwrap();
-        assert!(missed.contains("199 frames leave the DUT, and the client 200"), "{missed}");
-        assert!(doubt(|_, truth| truth.counts.sent = 201).is_some());
-        assert!(doubt(|_, truth| truth.counts.stale = 1).is_some());
-        assert_eq!(doubt(|client, _| client.counts.received = 190), None, "frames may be lost behind the taps");
-    }
-
-    #[test]
-    fn no_error_is_given_where_frames_may_have_been_taken_for_others() {
-        assert_eq!(doubt(|client, _| client.overwritten = 3), None, "lost ones look like that");
-        assert_eq!(doubt(|client, _| client.counts.duplicates = 3), None);
-        let confused = |client: &mut Measurement| (client.overwritten, client.counts.duplicates) = (3, 1);
-        assert!(doubt(|client, _| confused(client)).unwrap().contains("taken for others"));
+        Run { clients: gathered.pooled().iter().map(calibrated).collect(), header, trials: gathered.trials().to_vec() }
     }
 }

@@ -6,7 +6,7 @@ mod spool;
 
 pub use case::{Case, Vary};
 pub use client::{ClientSpec, PairSpec, Stamp, Wait};
-pub use spool::{Detour, Impairments, Jitter, SpoolSpec};
+pub use spool::{Bucket, Detour, Impairments, Jitter, SpoolSpec};
 
 use crate::fiber::Fiber;
 use crate::frame::{Endpoint, Flow, FrameSize};
@@ -243,7 +243,7 @@ impl DutSpec {
     /// What physics gives a frame of a size that meets no other, in nanoseconds, where that is known.
     fn physics_ns(&self, size: FrameSize) -> Option<f64> {
         let fiber = match self {
-            DutSpec::Spool(spool) if !spool.impair.vary() => spool.fiber,
+            DutSpec::Spool(spool) if !spool.impair.vary() && spool.bucket.is_none() => spool.fiber,
             DutSpec::External { fiber } => *fiber,
             _ => None,
         };

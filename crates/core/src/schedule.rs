@@ -22,6 +22,7 @@ enum Kind {
     Even(Even),
     Poisson(Poisson),
     Trains(Trains),
+    Halves(Halves),
     Replay(Replayed),
 }
 
@@ -32,6 +33,7 @@ impl Schedule {
             Pattern::Constant {} => Kind::Even(Even::new(rate.gap())),
             Pattern::Poisson { seed } => Kind::Poisson(Poisson::new(*seed, rate)),
             Pattern::Trains(train) => Kind::Trains(Trains::new(train, rate)),
+            Pattern::Halves { after } => Kind::Halves(Halves::new(*after, rate, frames)),
             Pattern::Replay(replay) => Kind::Replay(Replayed {
                 offsets: replay.capture.offsets_ns().clone(),
                 period_ns: replay.capture.rate().map_or(0, |(_, period)| period),
@@ -59,6 +61,7 @@ impl Iterator for Schedule {
             Kind::Even(even) => even.next(),
             Kind::Poisson(poisson) => poisson.next(),
             Kind::Trains(trains) => trains.next(),
+            Kind::Halves(halves) => halves.next(),
             Kind::Replay(replayed) => replayed.next(),
         })
     }
@@ -154,6 +157,54 @@ impl Trains {
     }
 }
 
+/// Evenly, then at half the rate.
+#[derive(Debug, Clone)]
+struct Halves {
+    full: Even,
+    half: Even,
+    /// Frames at the full rate that are left.
+    left: u64,
+    /// When half the rate begins.
+    begins_ns: u64,
+}
+
+impl Halves {
+    /// `mean` is the mean rate of all `frames`.
+    fn new(after: u64, mean: Rate, frames: u64) -> Halves {
+        let full = full_rate(after, mean, frames);
+        let left = after.min(frames);
+        Halves {
+            full: Even::new(full.gap()),
+            half: Even::new(full.slower(2).gap()),
+            left,
+            begins_ns: full.offset_ns(left),
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) -> u64 {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                self.full.next()
+            }
+            None => self.begins_ns + self.half.next(),
+        }
+    }
+}
+
+/// The rate before it is halved, where `mean` is that of all frames.
+pub fn full_rate(after: u64, mean: Rate, frames: u64) -> Rate {
+    let frames = frames.max(1);
+    mean.times(2 * frames - after.min(frames), frames)
+}
+
+/// The mean rate of `frames` that leave at `full` and, after so many, at half of it.
+pub fn mean_of_halves(after: u64, full: Rate, frames: u64) -> Rate {
+    let frames = frames.max(1);
+    full.times(frames, 2 * frames - after.min(frames))
+}
+
 /// The times of a capture, round and round.
 #[derive(Debug, Clone)]
 struct Replayed {
@@ -204,6 +255,15 @@ mod tests {
         assert_eq!(due, [0, 5_000, 5_100, 1_000_000]);
         let bursts: Vec<u64> = Schedule::new(&trains(2, 0), rate, 4).collect();
         assert_eq!(bursts, [0, 0, 666_666, 666_666], "RFC 2544 §21");
+    }
+
+    #[test]
+    fn the_rate_is_halved_after_a_number_of_frames() {
+        let full = Rate::per_second(1_000_000).unwrap();
+        let mean = mean_of_halves(3, full, 6);
+        assert_eq!(full_rate(3, mean, 6).frames_per_second(), full.frames_per_second());
+        let due: Vec<u64> = Schedule::new(&Pattern::Halves { after: 3 }, mean, 6).collect();
+        assert_eq!(due, [0, 1_000, 2_000, 3_000, 5_000, 7_000]);
     }
 
     #[test]

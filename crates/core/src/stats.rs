@@ -3,7 +3,7 @@
 use crate::buckets;
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{Beta, ContinuousCDF};
+use statrs::distribution::{Beta, ContinuousCDF, StudentsT};
 use std::fmt;
 
 /// The percentiles of every table: p50 to p99.9999 (paper 000 reports to 1−10⁻⁶).
@@ -209,6 +209,20 @@ pub fn median(mut values: Vec<f64>) -> Option<Bounded> {
     let (low, high) = rank_interval(samples, LADDER[0], ONE_SIDE)?;
     let at = |rank: u64| values[rank as usize - 1];
     Some(Bounded { value: at(samples.div_ceil(2)), low: at(low), high: at(high) })
+}
+
+/// The mean of a few values, with the 95% interval of Student's t, which takes them for independent and normal; the
+/// interval is the figure itself for one. `None` of none.
+pub fn mean(values: &[f64]) -> Option<Bounded> {
+    let n = values.len() as f64;
+    let value = values.iter().sum::<f64>() / n;
+    if values.len() < 2 {
+        return (!values.is_empty()).then_some(Bounded { value, low: value, high: value });
+    }
+    let variance = values.iter().map(|v| (v - value).powi(2)).sum::<f64>() / (n - 1.0);
+    let t = StudentsT::new(0.0, 1.0, n - 1.0).map_or(f64::INFINITY, |t| t.inverse_cdf(1.0 - ONE_SIDE));
+    let half = t * (variance / n).sqrt();
+    Some(Bounded { value, low: value - half, high: value + half })
 }
 
 /// The share of things that something happened to, in groups of `size` in which it may happen to neighbours alike:

@@ -137,13 +137,21 @@ pub struct Tracker {
     /// One past the highest sequence number seen.
     next: u64,
     measure_from: u64,
+    /// The highest number that had not arrived when its place was given to another.
+    last_missed: Option<u64>,
     counts: Counts,
 }
 
 impl Tracker {
     /// Frames numbered below `measure_from` are the warm-up.
     pub fn new(measure_from: u64) -> Tracker {
-        Tracker { seen: vec![0; (WINDOW / 64) as usize].into(), next: 0, measure_from, counts: Counts::default() }
+        Tracker {
+            seen: vec![0; (WINDOW / 64) as usize].into(),
+            next: 0,
+            measure_from,
+            last_missed: None,
+            counts: Counts::default(),
+        }
     }
 
     /// A frame of the flow arrived whole. Sequence numbers are unwrapped around the highest seen,
@@ -199,6 +207,14 @@ impl Tracker {
         self.next
     }
 
+    /// Number of the last measured frame that never arrived, from 0, once the sender's totals are known.
+    pub fn last_lost(&self, warmup_sent: u64, sent: u64) -> Option<u64> {
+        let end = warmup_sent + sent;
+        let in_window = || (self.next.saturating_sub(WINDOW)..self.next.min(end)).rev().find(|&n| !self.has_seen(n));
+        let last = if self.next < end { Some(end - 1) } else { in_window().or(self.last_missed) };
+        last.and_then(|number| number.checked_sub(self.measure_from))
+    }
+
     /// The final counts, once the sender's totals are known.
     pub fn finish(&self, warmup_sent: u64, sent: u64) -> Counts {
         let lost = sent.saturating_sub(self.counts.received);
@@ -227,12 +243,23 @@ impl Tracker {
     fn forget(&mut self, from: u64, to: u64) {
         if to - from >= WINDOW {
             self.seen.fill(0);
+            self.last_missed = Some(to - WINDOW);
             return;
         }
         for sequence in from..=to {
             let (word, bit) = Self::place(sequence);
+            if self.seen[word] & bit == 0
+                && let Some(older) = sequence.checked_sub(WINDOW)
+            {
+                self.last_missed = Some(older);
+            }
             self.seen[word] &= !bit;
         }
+    }
+
+    fn has_seen(&self, sequence: u64) -> bool {
+        let (word, bit) = Self::place(sequence);
+        self.seen[word] & bit != 0
     }
 
     #[inline]
@@ -300,6 +327,17 @@ impl Flows {
         self.trackers[0].next()
     }
 
+    /// Number of the last measured frame of all flows that never arrived, once the sender's totals are known.
+    pub fn last_lost(&self, warmup_sent: u64, sent: u64) -> Option<u64> {
+        let flows = self.trackers.len() as u64;
+        let of = |(flow, tracker): (u64, &Tracker)| {
+            let (warmup, all) = (share(warmup_sent, flow, flows), share(warmup_sent + sent, flow, flows));
+            let number = (tracker.last_lost(warmup, all - warmup)? + warmup) * flows + flow;
+            number.checked_sub(warmup_sent)
+        };
+        (0..).zip(&self.trackers).filter_map(of).max()
+    }
+
     /// The final counts of each flow, once the sender's totals are known.
     pub fn finish(&self, warmup_sent: u64, sent: u64) -> Vec<Counts> {
         let flows = self.trackers.len() as u64;
@@ -360,6 +398,21 @@ mod tests {
     }
 
     #[test]
+    fn the_last_lost_frame_is_known_beyond_the_window() {
+        let mut flows = Flows::new(2, 2);
+        let sent = 3 * WINDOW;
+        (0..sent).filter(|n| *n != 5 && *n != 9).for_each(|n| {
+            flows.arrived(n as u32);
+        });
+        assert_eq!(flows.last_lost(2, sent - 2), Some(7));
+        assert_eq!(flows.last_lost(2, sent), Some(sent - 1), "what never came at the end is lost too");
+        let mut tracker = Tracker::new(0);
+        tracker.arrived(0);
+        tracker.arrived(2 * WINDOW as u32);
+        assert_eq!(tracker.last_lost(0, 2 * WINDOW + 1), Some(2 * WINDOW - 1));
+    }
+
+    #[test]
     fn sequence_numbers_wrap() {
         let mut tracker = Tracker::new(0);
         let near_end = u32::MAX - 1;
@@ -406,6 +459,10 @@ mod tests {
                 arrivals.iter().copied().filter(|&s| u64::from(s) >= from).collect();
             prop_assert_eq!(counts.received as usize, measured.len());
             prop_assert_eq!(counts.arrivals as usize, arrivals.len());
+            let mut tracker = Tracker::new(from);
+            arrivals.iter().for_each(|&sequence| { tracker.arrived(sequence); });
+            let lost = (from..200).filter(|&n| !measured.contains(&(n as u32))).max();
+            prop_assert_eq!(tracker.last_lost(from, 200 - from), lost.map(|n| n - from));
         }
     }
 }

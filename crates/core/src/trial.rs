@@ -7,6 +7,7 @@ use crate::rate::Rate;
 use crate::scenario::Case;
 use crate::scenario::{ClientSpec, Mode, Protocol, TrafficSpec};
 use crate::schedule::Schedule;
+use crate::suite::Purpose;
 use serde::{Deserialize, Serialize};
 
 /// The frames of a trial, resolved to exact numbers.
@@ -28,6 +29,26 @@ pub struct Traffic {
     /// Whether every latency is kept, in order.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_samples: bool,
+    /// Measured frames whose latency is kept one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tagged: Option<Tagged>,
+}
+
+/// Frames that are picked out (the tagged frames of RFC 2544 §26.2 and RFC 8219 §7.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tagged {
+    /// Number of the first, from 0, the warm-up left out.
+    pub from: u64,
+    /// Every how manieth from there on; at least 1.
+    pub every: u64,
+}
+
+impl Tagged {
+    /// Whether a measured frame is one of them.
+    #[inline]
+    pub fn has(&self, number: u64) -> bool {
+        number >= self.from && (number - self.from).is_multiple_of(self.every)
+    }
 }
 
 impl Traffic {
@@ -41,6 +62,7 @@ impl Traffic {
             frames,
             mode: Mode::OneWay,
             keep_samples: false,
+            tagged: None,
         }
     }
 
@@ -61,6 +83,7 @@ impl Traffic {
             frames: frames(protocol.duration_s).max(unit),
             mode: spec.mode,
             keep_samples: false,
+            tagged: None,
         }
     }
 
@@ -96,19 +119,54 @@ pub struct Trial {
     pub case: Case,
     /// What is sent.
     pub traffic: Traffic,
+    /// What it is for, in a suite of benchmarks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<Purpose>,
+    /// What is done before and after.
+    #[serde(default, skip_serializing_if = "Around::is_nothing")]
+    pub around: Around,
+}
+
+/// What is done before and after the traffic of a trial (RFC 2544 §23).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Around {
+    /// Frames that leave the receiver's port first, so that the device under test learns where it is.
+    pub learning_frames: u32,
+    /// How long they are given to settle, in nanoseconds.
+    pub settle_ns: u64,
+    /// How long the device under test is left alone afterwards, in nanoseconds.
+    pub rest_ns: u64,
+}
+
+impl Around {
+    /// Whether nothing is done.
+    pub fn is_nothing(&self) -> bool {
+        *self == Around::default()
+    }
 }
 
 impl Trial {
     /// A single one, as the scenario says.
     pub fn once(client: ClientSpec, traffic: Traffic) -> Trial {
-        Trial { client, run: 1, case: Case::default(), traffic }
+        Trial { client, run: 1, case: Case::default(), traffic, purpose: None, around: Around::default() }
     }
 
-    /// The name of what it is a repetition of: the client, in its case.
+    /// The name of what it is a repetition of: the client, in its case, for a purpose.
     pub fn label(&self) -> String {
-        if self.case.is_plain() { self.client.name.clone() } else { format!("{}, {}", self.client.name, self.case) }
+        let case = (!self.case.is_plain()).then(|| self.case.to_string());
+        let purpose = self.purpose.map(|purpose| purpose.benchmark.to_string());
+        let parts: Vec<String> = [Some(self.client.name.clone()), case, purpose].into_iter().flatten().collect();
+        parts.join(", ")
+    }
+
+    /// Whether it repeats others of its label, so that their distributions can be pooled: the trials of a search don't.
+    pub fn is_repetition(&self) -> bool {
+        self.purpose.is_none_or(|purpose| purpose.benchmark.is_repeated())
     }
 }
+
+/// What a trial that the user ended says of itself.
+pub const INTERRUPTED: &str = "interrupted";
 
 /// What became of a trial.
 #[derive(Debug, Clone)]

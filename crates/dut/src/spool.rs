@@ -1,10 +1,12 @@
 //! A delay line between any two ports, such as a fiber: every frame leaves a known time after it was found, each way,
 //! and behind the one before it. It says what it really imposed.
 
+mod bucket;
 mod impair;
 
 use crate::spinning::{Done, Seat, Spinning, Work};
 use crate::{Dut, DutError, Imposed, Report};
+use bucket::TokenBucket;
 use impair::{Fate, Impairing};
 use std::collections::VecDeque;
 use std::io;
@@ -126,6 +128,7 @@ struct Line<T, R> {
     from: R,
     to: T,
     physics: Physics,
+    bucket: Option<TokenBucket>,
     impairing: Option<Impairing>,
     held: VecDeque<Held>,
     /// A frame that leaves behind the next one.
@@ -133,7 +136,7 @@ struct Line<T, R> {
     /// Buffers of frames that have left.
     spare: Vec<Vec<u8>>,
     passed: u64,
-    /// Frames that found [`MOST_HELD`] before them.
+    /// Frames that found no token and no room to wait, or [`MOST_HELD`] before them.
     dropped: u64,
     record: Option<Record>,
     last_length: usize,
@@ -183,6 +186,7 @@ impl<T: Transmit, R: Receive> Line<T, R> {
             from,
             to,
             physics: Physics::new(&clock, spec),
+            bucket: spec.bucket.map(|bucket| TokenBucket::new(&bucket, clock.rate())),
             impairing: None,
             held: VecDeque::new(),
             waiting: None,
@@ -223,15 +227,19 @@ impl<T: Transmit, R: Receive> Line<T, R> {
     /// Takes what has come, and works out when it leaves.
     #[inline]
     fn take(&mut self) -> io::Result<usize> {
-        let Line { from, physics, impairing, held, waiting, spare, record, last_length, dropped, .. } = self;
+        let Line { from, physics, bucket, impairing, held, waiting, spare, record, last_length, dropped, .. } = self;
         // Few large ones, before it is looked again whether one is due.
         let most = (SOME_BYTES / *last_length).clamp(4, BATCH);
         from.recv_some(most, |frame, found| {
             *last_length = frame.len().max(64);
-            if held.len() >= MOST_HELD {
+            let passes = match bucket {
+                Some(bucket) => bucket.passes(found.at, frame.len()),
+                None => Some(found.at),
+            };
+            let Some(since) = passes.filter(|_| held.len() < MOST_HELD) else {
                 *dropped += 1;
                 return;
-            }
+            };
             let kept = record.as_mut().is_some_and(|record| record.keeps(frame));
             let mut copy = |due, kept| {
                 let mut copy = spare.pop().unwrap_or_default();
@@ -240,20 +248,20 @@ impl<T: Transmit, R: Receive> Line<T, R> {
                 Held { since: found.at, due, kept, frame: copy }
             };
             let Some(impairing) = impairing else {
-                return held.push_back(copy(physics.due(found.at, frame.len()), kept));
+                return held.push_back(copy(physics.due(since, frame.len()), kept));
             };
             let fate = impairing.fate(waiting.is_some());
             if fate == Fate::Lost {
                 return;
             }
-            let due = impairing.delayed(physics.due(found.at, frame.len()));
+            let due = impairing.delayed(physics.due(since, frame.len()));
             if fate == Fate::Overtaken {
                 *waiting = Some(copy(due, kept));
                 return;
             }
             held.push_back(copy(due, kept));
             if fate == Fate::Doubled {
-                let due = impairing.delayed(physics.due(found.at, frame.len()));
+                let due = impairing.delayed(physics.due(since, frame.len()));
                 held.push_back(copy(due, false));
             }
             if let Some(late) = waiting.take() {
@@ -323,7 +331,7 @@ impl<T: Transmit + 'static, R: Receive + 'static> Work for Lines<T, R> {
     fn finish(self) -> io::Result<Done> {
         let mut counts = vec![("held there".to_owned(), self.there.passed), ("held back".to_owned(), self.back.passed)];
         let dropped = self.there.dropped + self.back.dropped;
-        counts.extend((dropped > 0).then(|| ("dropped, the line was full".to_owned(), dropped)));
+        counts.extend((dropped > 0).then(|| ("dropped, no room".to_owned(), dropped)));
         counts.extend(self.there.impairing.into_iter().flat_map(Impairing::done));
         let imposed = |r: Record| Imposed { latency: Histogram::from_counts(&r.latency.counts()), slow: r.slow };
         Ok(Done { counts, imposed: self.there.record.map(imposed) })

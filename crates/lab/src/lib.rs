@@ -23,7 +23,7 @@ mod topology;
 
 pub use error::LabError;
 pub use lab::{Lab, LabInfo, TapLinks, down, list, recover};
-pub use link::{Link, link, receive_queues};
+pub use link::{Link, line_bits, link, receive_queues};
 pub use lock::{Lock, lock};
 pub use netns::{netns_inum, within};
 pub use program::run;

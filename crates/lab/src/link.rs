@@ -27,6 +27,8 @@ pub struct Link {
     pub driver: String,
     /// Whether it is administratively up.
     pub up: bool,
+    /// Whether it has a carrier: its other end is there, and up.
+    pub carrier: bool,
 }
 
 /// One interface as `ip -json -details address` prints it.
@@ -70,6 +72,15 @@ pub fn link(netns: Option<&str>, interface: &str) -> Result<Link, LabError> {
     resolved(netns, found)
 }
 
+/// Rate of its line in bits per second, where it is a card that says so.
+pub fn line_bits(link: &Link) -> Option<u64> {
+    // A veth pair claims one that it doesn't keep.
+    let virtual_ones = ["veth", "tun", "dummy", "bridge"];
+    let path = format!("/sys/class/net/{}/speed", link.interface);
+    let megabits = in_sysfs(link, &["cat", &path]).ok()?.trim().parse::<u64>().ok()?;
+    (megabits > 0 && !virtual_ones.contains(&link.driver.as_str())).then_some(megabits * 1_000_000)
+}
+
 /// Number of its receive queues in use.
 ///
 /// Errors: the interface is gone.
@@ -110,6 +121,7 @@ fn resolved(netns: Option<&str>, shown: &Shown) -> Result<Link, LabError> {
         mtu: shown.mtu,
         driver: driver(netns, shown),
         up: shown.flags.iter().any(|flag| flag == "UP"),
+        carrier: shown.flags.iter().any(|flag| flag == "LOWER_UP"),
     })
 }
 

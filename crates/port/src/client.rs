@@ -250,7 +250,7 @@ impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
             Threads::Two { sender, receiver } => self.run_two((sender, receiver), &plan, control)?,
         };
         self.sent = self.sent.wrapping_add((ends.sent.warmup + ends.sent.measured) as u32);
-        let mut outcome = outcome(&self.live, traffic, ends, &control.bridge())?;
+        let mut outcome = outcome(&self.live, &plan, ends, &control.bridge())?;
         outcome.measurement.overwritten = plan.overwritten();
         outcome.measurement.overruns = self.rx.overruns().zip(overruns).map(|(now, before)| now.saturating_sub(before));
         let (sending, receiving) = (&self.tx.caps().note, &self.rx.caps().note);
@@ -266,10 +266,12 @@ impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
     }
 }
 
-fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Result<Outcome, ClientError> {
+fn outcome(live: &Live, plan: &Plan, ends: Ends, bridge: &Bridge) -> Result<Outcome, ClientError> {
     let Ends { sent, mut seen, watched } = ends;
+    let traffic = &plan.traffic;
     let decided_by_others = seen.decided_by_others();
-    let stages = seen.join_the_rest(live)?;
+    let stages = seen.join_the_rest(plan, live)?;
+    let last_lost = seen.flows.last_lost(sent.warmup, sent.measured);
     let per_flow = seen.flows.finish(sent.warmup, sent.measured);
     let mut counts = Counts::default();
     per_flow.iter().for_each(|flow| counts.add(flow));
@@ -291,6 +293,9 @@ fn outcome(live: &Live, traffic: &Traffic, ends: Ends, bridge: &Bridge) -> Resul
         stages,
         trains,
         samples: std::mem::take(&mut seen.samples),
+        tagged: std::mem::take(&mut seen.tagged),
+        last_lost,
+        silence_ns: seen.silence_ns(bridge.rate()),
         streams: streams.collect(),
         pace: pace(traffic, sent.measured, sent.span_ns).filter(|_| traffic.mode != Mode::PingPong),
         ..Measurement::default()

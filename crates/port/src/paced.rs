@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use usect_clock::Clock;
 use usect_clock::watch::Watch;
 use usect_core::buckets::Recorder;
-use usect_core::instant::Tsc;
+use usect_core::instant::{TickRate, Tsc};
 use usect_core::scenario::Mode;
 use usect_core::schedule::Schedule;
 use usect_core::signature;
@@ -18,7 +18,7 @@ use usect_core::stages::Stages;
 use usect_core::stall::{Span, SpanLog, THRESHOLD_NS};
 use usect_core::tracker::{Arrival, Departure, Flows};
 use usect_core::trains;
-use usect_core::trial::Traffic;
+use usect_core::trial::{Tagged, Traffic};
 
 /// How long after the last departure residual frames are waited for (RFC 2544 §23).
 const RESIDUAL_NS: u64 = 2_000_000_000;
@@ -339,6 +339,11 @@ pub(crate) struct Seen<'p> {
     pub(crate) trains: Option<trains::Arrivals>,
     /// Every latency, where they are to be kept; it grows no further than it was made.
     pub(crate) samples: Vec<u32>,
+    /// Latency of the tagged frames.
+    pub(crate) tagged: Vec<u64>,
+    /// When the last measured frame arrived, and the longest time between two of them.
+    last: Tsc,
+    silence: u64,
     joining: Option<Joining<'p>>,
 }
 
@@ -352,6 +357,9 @@ impl<'a, 'p, R: Receive> Arrivals<'a, 'p, R> {
             slow: SpanLog::for_samples(plan.traffic.frames),
             trains: plan.traffic.pattern.train().map(|train| trains::Arrivals::new(train, plan.traffic.frames)),
             samples: Vec::with_capacity(if plan.traffic.keep_samples { plan.traffic.frames as usize } else { 0 }),
+            tagged: plan.traffic.tagged.map_or(Vec::new(), |tags| room_for(&tags, plan.traffic.frames)),
+            last: Tsc(0),
+            silence: 0,
             joining: plan.joint.as_ref().map(|joint| Joining::new(joint, clock.rate())),
         };
         Arrivals { clock, port, plan, live, seen, last_arrival: Tsc(0) }
@@ -382,6 +390,11 @@ impl<'a, 'p, R: Receive> Arrivals<'a, 'p, R> {
     }
 }
 
+/// Room for the latencies of tagged frames.
+fn room_for(tags: &Tagged, frames: u64) -> Vec<u64> {
+    Vec::with_capacity((frames.saturating_sub(tags.from) / tags.every + 1) as usize)
+}
+
 impl Seen<'_> {
     /// Puts one arrival into its class and, if it is to be measured, into the distributions. `stall_end` is
     /// when a stall of this thread ended that came directly before, or 0.
@@ -391,6 +404,10 @@ impl Seen<'_> {
             return if plan.owns(frame) { self.flows.corrupted() } else { self.flows.foreign() };
         };
         let (Arrival::Measured, flow) = self.flows.arrived(signature.sequence) else { return };
+        if self.last.0 > 0 {
+            self.silence = self.silence.max(found.at.0.saturating_sub(self.last.0));
+        }
+        self.last = found.at;
         let departure = signature.departure;
         let number = signature.sequence.wrapping_sub(plan.traffic.warmup_frames as u32);
         let timed = self.trains.as_mut().is_none_or(|trains| trains.arrived(number, found.at.0));
@@ -408,6 +425,7 @@ impl Seen<'_> {
         let Some(ticks) = found.at.0.checked_sub(departure.at) else { return };
         let ns = clock.rate().ns(ticks);
         self.stamped(live, flow, ns);
+        self.tag(plan, signature.sequence, ns);
         if let Some(trains) = &mut self.trains {
             trains.stamped(number, ns);
         }
@@ -416,6 +434,16 @@ impl Seen<'_> {
             self.touched.record(ns);
         } else if ns >= THRESHOLD_NS {
             self.slow.push(Span { from: departure.at, to: found.at.0 });
+        }
+    }
+
+    /// Keeps the latency of a frame that is one of the tagged.
+    #[inline]
+    fn tag(&mut self, plan: &Plan, sequence: u32, ns: u64) {
+        let Some(tags) = plan.traffic.tagged else { return };
+        let number = u64::from(sequence).checked_sub(plan.traffic.warmup_frames);
+        if number.is_some_and(|number| tags.has(number)) && self.tagged.len() < self.tagged.capacity() {
+            self.tagged.push(ns);
         }
     }
 
@@ -433,12 +461,13 @@ impl Seen<'_> {
 
     /// Joins what waits for its stamps, `most` frames at the most.
     #[inline]
-    fn join(&mut self, live: &Live, most: usize, last: bool) -> Result<(), ClientError> {
+    fn join(&mut self, plan: &Plan, live: &Live, most: usize, last: bool) -> Result<(), ClientError> {
         for _ in 0..most {
             let Some(joining) = &mut self.joining else { break };
             let Some(joined) = joining.turn(last)? else { break };
-            let Some(Joined { flow, latency_ns, scheduled_ns, from }) = joined else { continue };
+            let Some(Joined { sequence, flow, latency_ns, scheduled_ns, from }) = joined else { continue };
             self.stamped(live, flow, latency_ns);
+            self.tag(plan, sequence, latency_ns);
             self.scheduled.record(scheduled_ns);
             if latency_ns >= THRESHOLD_NS {
                 self.slow.push(Span { from, to: from + latency_ns });
@@ -447,17 +476,22 @@ impl Seen<'_> {
         Ok(())
     }
 
+    /// Longest time between two arrivals, in nanoseconds.
+    pub(crate) fn silence_ns(&self, clock: TickRate) -> Option<u64> {
+        (self.silence > 0).then(|| clock.ns(self.silence))
+    }
+
     /// Whether latency is between the stamps of others.
     pub(crate) fn decided_by_others(&self) -> bool {
         self.joining.as_ref().is_some_and(Joining::decides)
     }
 
     /// Joins everything, once no more stamps will come, and returns the stages.
-    pub(crate) fn join_the_rest(&mut self, live: &Live) -> Result<Option<Stages>, ClientError> {
+    pub(crate) fn join_the_rest(&mut self, plan: &Plan, live: &Live) -> Result<Option<Stages>, ClientError> {
         if let Some(joining) = &mut self.joining {
             joining.close()?;
         }
-        self.join(live, usize::MAX, true)?;
+        self.join(plan, live, usize::MAX, true)?;
         self.joining.take().map(Joining::finish).transpose()
     }
 }
@@ -484,8 +518,8 @@ impl<R: Receive> Half for Arrivals<'_, '_, R> {
         }
         // Beside the next frame: one at a time where this thread polls.
         match (handled, port.caps().blocks) {
-            (0, false) => seen.join(live, 1, false)?,
-            (_, true) => seen.join(live, BATCH, false)?,
+            (0, false) => seen.join(plan, live, 1, false)?,
+            (_, true) => seen.join(plan, live, BATCH, false)?,
             _ => {}
         }
         let begins = before == 0 && received > 0;

@@ -235,6 +235,8 @@ struct Flight {
 /// A latency between the stamps that a route asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Joined {
+    /// The frame's number.
+    pub(crate) sequence: u32,
     /// The frame's flow.
     pub(crate) flow: usize,
     /// In nanoseconds.
@@ -384,7 +386,7 @@ impl<'a> Joining<'a> {
         // On one clock no bridge is needed. A stamp before its predecessor is none.
         let latency_ns = if one_clock { flight.found.card.checked_sub(card) } else { to.checked_sub(from) }?;
         let scheduled_ns = (from + latency_ns).saturating_sub(flight.sent) + flight.lateness_ns;
-        Some(Joined { flow: flight.flow, latency_ns, scheduled_ns, from })
+        Some(Joined { sequence: flight.sequence, flow: flight.flow, latency_ns, scheduled_ns, from })
     }
 
     fn unstamped(&self, passage: &Passage) -> ClientError {

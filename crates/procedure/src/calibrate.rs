@@ -1,27 +1,26 @@
 //! `calibrate`: what instruments add over paths whose latency physics tells (paper 003 §4.5).
 
-use usect_core::calibration::{Calibration, Fingerprint, Key, median_ns};
+use usect_core::calibration::{Calibration, Fingerprint, Key};
+use usect_core::gathered::Pooled;
 use usect_core::run::{ClientRecord, Header, Run};
 use usect_core::stats::Bounded;
-use usect_core::trial::TrialResult;
 
 /// The calibrations that a run over known paths makes: one for each instrument. Of several lengths of fiber the shortest
 /// counts, where the least is physics and the most the instrument's.
-pub fn of_run(run: &Run, results: &[TrialResult]) -> Vec<Calibration> {
+pub fn of_run(run: &Run, pooled: &[Pooled]) -> Vec<Calibration> {
     let Header { scenario, environment, created, id, .. } = &run.header;
     let of = |record: &ClientRecord| {
-        let own: Vec<&TrialResult> = results.iter().filter(|r| r.trial.label() == record.client).collect();
-        let first = own.first()?;
+        let own = pooled.iter().find(|p| p.client == record.client)?;
         let expected_ns = scenario.physics_ns(&record.case)?;
-        let pooled = record.median_ns?;
-        let medians: Vec<f64> = own.iter().filter_map(|r| median_ns(&r.client)).map(|m| m.value).collect();
+        let median = record.median_ns?;
+        let medians: Vec<f64> = own.singles.iter().filter_map(|single| single.median_ns).map(|m| m.value).collect();
         let correction = Bounded {
-            value: pooled.value,
-            low: medians.iter().copied().fold(pooled.low, f64::min),
-            high: medians.iter().copied().fold(pooled.high, f64::max),
+            value: median.value,
+            low: medians.iter().copied().fold(median.low, f64::min),
+            high: medians.iter().copied().fold(median.high, f64::max),
         };
         Some(Calibration {
-            key: Key::of(&first.trial, scenario),
+            key: Key::of(&own.trial, scenario),
             correction_ns: correction.minus(expected_ns),
             expected_ns,
             path: record.case.dut(&scenario.dut).to_string(),

@@ -2,9 +2,10 @@
 
 use crate::{Procedure, Step};
 use usect_core::calibration::Key;
+use usect_core::run::TrialRecord;
 use usect_core::scenario::Case;
 use usect_core::scenario::{ClientSpec, Protocol, Scenario};
-use usect_core::trial::{Traffic, Trial, TrialResult};
+use usect_core::trial::{Traffic, Trial};
 
 /// Runs every client once in every case, then again, so that a drift of the host falls on all alike.
 #[derive(Debug, Clone)]
@@ -44,7 +45,7 @@ impl Compare {
         let mut keys: Vec<Key> = Vec::new();
         for client in &self.clients {
             for (case, sent) in &self.cases {
-                let trial = Trial { client: client.clone(), run: 1, case: *case, traffic: sent.clone() };
+                let trial = Trial { case: *case, ..Trial::once(client.clone(), sent.clone()) };
                 let key = Key::of(&trial, scenario);
                 if !keys.contains(&key) {
                     keys.push(key);
@@ -56,15 +57,15 @@ impl Compare {
 }
 
 impl Procedure for Compare {
-    fn next(&mut self, results: &[TrialResult]) -> Step {
-        let (done, clients, cases) = (results.len(), self.clients.len(), self.cases.len());
+    fn next(&self, trials: &[TrialRecord]) -> Step {
+        let (done, clients, cases) = (trials.len(), self.clients.len(), self.cases.len());
         let run = (done / (clients * cases)) as u32 + 1;
         if run > self.runs {
             return Step::Done;
         }
         let client = self.clients[done % clients].clone();
         let (case, traffic) = self.cases[done / clients % cases].clone();
-        Step::Run(Box::new(Trial { client, run, case, traffic }))
+        Step::Run(Box::new(Trial { run, case, ..Trial::once(client, traffic) }))
     }
 
     fn trials(&self) -> Option<usize> {
@@ -76,6 +77,7 @@ impl Procedure for Compare {
 mod tests {
     use super::*;
     use usect_core::measurement::Measurement;
+    use usect_core::trial::TrialResult;
 
     const SCENARIO: &str = r#"
         title = "t"
@@ -89,10 +91,10 @@ mod tests {
         engine = "xdp"
     "#;
 
-    fn run(mut procedure: impl Procedure) -> Vec<(String, u32)> {
+    fn run(procedure: impl Procedure) -> Vec<(String, u32)> {
         let mut results = Vec::new();
         while let Step::Run(trial) = procedure.next(&results) {
-            results.push(TrialResult {
+            results.push(TrialRecord::of(&TrialResult {
                 trial: *trial,
                 started: String::new(),
                 client: Measurement::default(),
@@ -100,7 +102,7 @@ mod tests {
                 known_delay_ns: None,
                 dut: Vec::new(),
                 partial: None,
-            });
+            }));
         }
         results.into_iter().map(|r| (r.trial.label(), r.trial.run)).collect()
     }

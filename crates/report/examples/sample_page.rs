@@ -5,11 +5,16 @@
 mod common;
 
 use std::path::PathBuf;
+use usect_core::gathered::Gathered;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
     let folder = usect_report::store::create(&root, "sample")?;
-    let first = folder.save(common::header(), &common::results())?;
+    let first = {
+        let results = common::results();
+        results.iter().try_for_each(|result| folder.keep(result))?;
+        folder.save(common::header(), &Gathered::of(&results))?
+    };
     print!("{}", usect_report::table(&first.run, false));
     println!("{}", folder.path().join("report.html").display());
 

@@ -1,9 +1,9 @@
 //! A run's distributions, pooled per client: what plots are drawn from.
 
 use std::collections::BTreeMap;
+use usect_core::gathered::Pooled;
 use usect_core::histogram::Histogram;
 use usect_core::measurement::Measurement;
-use usect_core::run::Pooled;
 
 /// Pooled distributions per client name.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -11,9 +11,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use usect_core::calibration::{self, Calibration, Calibrations};
+use usect_core::gathered::Gathered;
 use usect_core::measurement::Measurement;
-use usect_core::run::{self, Header, Pooled, Record, Run, SCHEMA, TrialRecord};
-use usect_core::trial::{Trial, TrialResult};
+use usect_core::run::{Header, Record, Run, SCHEMA, TrialRecord};
+use usect_core::trial::{INTERRUPTED, Trial, TrialResult};
 
 const RUN_JSON: &str = "run.json";
 const HISTOGRAMS: &str = "histograms";
@@ -121,21 +122,18 @@ impl RunFolder {
         &self.id
     }
 
-    /// Writes the run: first its distributions, then `run.json`, then the page. Each file is complete
+    /// Writes the distributions of a trial, which is to be done before a run that has it is saved.
+    pub fn keep(&self, result: &TrialResult) -> Result<(), StoreError> {
+        write(&self.path.join(HISTOGRAMS), &hlog_name(&result.trial), log(result).write().as_bytes())
+    }
+
+    /// Writes the run: `run.json`, then the page. Each file is complete
     /// or not there at all. Called again as the run goes on, it replaces what was there. The header's
     /// id is set to the folder's. When it fails before `run.json` was ever written, the folder goes
     /// on drop; when only the page fails, the run is kept.
-    pub fn save(&self, header: Header, results: &[TrialResult]) -> Result<StoredRun, StoreError> {
+    pub fn save(&self, header: Header, gathered: &Gathered) -> Result<StoredRun, StoreError> {
         let header = Header { id: self.id.clone(), ..header };
-        let stored = StoredRun { histograms: Histograms::of(&run::pool(results)), run: Run::of(header, results) };
-        for result in results {
-            let file = hlog_name(&result.trial);
-            // A trial that was stored doesn't change any more.
-            if self.path.join(HISTOGRAMS).join(&file).exists() {
-                continue;
-            }
-            write(&self.path.join(HISTOGRAMS), &file, log(result).write().as_bytes())?;
-        }
+        let stored = StoredRun { histograms: Histograms::of(gathered.pooled()), run: Run::of(header, gathered) };
         let json = serde_json::to_string_pretty(&stored.run).map_err(io::Error::from);
         let json = json.map_err(|reason| StoreError::Write { path: self.path.join(RUN_JSON), reason })?;
         write(&self.path, RUN_JSON, json.as_bytes())?;
@@ -237,12 +235,29 @@ pub fn add_calibrations(path: &Path, new: Vec<Calibration>) -> Result<(), StoreE
 /// Reads a run from its folder or its `run.json`, distributions included.
 pub fn open(path: &Path) -> Result<StoredRun, StoreError> {
     let run = read_run(path)?;
+    let gathered = gather(path, &run, |_| true)?;
+    Ok(StoredRun { histograms: Histograms::of(gathered.pooled()), run })
+}
+
+/// Reads the distributions of some trials of a run.
+fn gather(path: &Path, run: &Run, these: impl Fn(&TrialRecord) -> bool) -> Result<Gathered, StoreError> {
     let folder = run_json(path).with_file_name(HISTOGRAMS);
-    let mut pooled: Vec<Pooled> = Vec::new();
-    for trial in &run.trials {
-        add(&mut pooled, trial, &folder)?;
+    let mut gathered = Gathered::default();
+    for record in run.trials.iter().filter(|record| these(record)) {
+        let label = record.trial.label();
+        let client = run.clients.iter().find(|client| client.client == label);
+        let known_delay_ns = client.and_then(|client| client.known_delay_ns);
+        gathered.restore(record.clone(), &TrialResult { known_delay_ns, ..restored(record, &folder)? });
     }
-    Ok(StoredRun { histograms: Histograms::of(&pooled), run })
+    Ok(gathered)
+}
+
+/// Opens the folder of a run that was interrupted, to go on with it: what was measured whole is there again.
+pub fn resume(path: &Path) -> Result<(RunFolder, Header, Gathered), StoreError> {
+    let run = read_run(path)?;
+    let folder = run_json(path).parent().unwrap_or(Path::new("")).to_owned();
+    let gathered = gather(path, &run, |trial| trial.partial.as_deref() != Some(INTERRUPTED))?;
+    Ok((RunFolder { path: folder, id: run.header.id.clone(), saved: AtomicBool::new(true) }, run.header, gathered))
 }
 
 /// Reads a run without its distributions, which the table doesn't need.
@@ -282,29 +297,34 @@ fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
 }
 
-fn add(pooled: &mut Vec<Pooled>, trial: &TrialRecord, folder: &Path) -> Result<(), StoreError> {
-    let client = trial.trial.label();
-    let path = folder.join(hlog_name(&trial.trial));
+/// What is left of a trial that was stored: its counts and distributions. Those of flows, pairs and stages are in its
+/// record alone.
+fn restored(record: &TrialRecord, folder: &Path) -> Result<TrialResult, StoreError> {
+    let path = folder.join(hlog_name(&record.trial));
     let read = hlog::read(&read_text(&path)?).map_err(|reason| StoreError::Damaged { path, reason });
-    let (mut measured, mut truth) = read?;
-    // What a distribution of untouched samples depends on, besides the distributions.
-    let seen = |m: &mut Measurement, record: &Record| {
-        (m.stalls, m.unattributed) = (record.stalls.clone(), record.unattributed);
+    let (client, truth) = read?;
+    let with = |measured: Measurement, seen: &Record| Measurement {
+        counts: seen.counts,
+        last_lost: seen.last_lost,
+        silence_ns: seen.silence_ns,
+        pace: seen.pace,
+        stalls: seen.stalls.clone(),
+        unattributed: seen.unattributed,
+        overwritten: seen.overwritten,
+        overruns: seen.overruns,
+        series: seen.series.clone(),
+        notes: seen.notes.clone(),
+        ..measured
     };
-    seen(&mut measured, &trial.measured);
-    if let (Some(truth), Some(record)) = (&mut truth, &trial.truth) {
-        seen(truth, record);
-    }
-    match pooled.iter_mut().find(|p| p.client == client) {
-        None => pooled.push(Pooled { client, case: trial.trial.case, measured, truth }),
-        Some(so_far) => {
-            so_far.measured.pool(&measured);
-            if let Some(truth) = truth {
-                so_far.truth.get_or_insert_default().pool(&truth);
-            }
-        }
-    }
-    Ok(())
+    Ok(TrialResult {
+        trial: record.trial.clone(),
+        started: record.started.clone(),
+        client: with(client, &record.measured),
+        truth: truth.zip(record.truth.as_ref()).map(|(truth, seen)| with(truth, seen)),
+        known_delay_ns: None,
+        dut: record.dut.clone(),
+        partial: record.partial.clone(),
+    })
 }
 
 impl StoredRun {

@@ -5,12 +5,14 @@ mod common;
 
 use serde_json::Value;
 use std::sync::OnceLock;
+use usect_core::gathered::Gathered;
 use usect_core::run::Run;
 use usect_core::trial::TrialResult;
 use usect_report::{Histograms, StoredRun, html, table};
 
 fn stored(results: &[TrialResult]) -> StoredRun {
-    StoredRun { run: Run::of(common::header(), results), histograms: Histograms::of(&usect_core::run::pool(results)) }
+    let gathered = Gathered::of(results);
+    StoredRun { run: Run::of(common::header(), &gathered), histograms: Histograms::of(gathered.pooled()) }
 }
 
 /// Four clients, three runs each; made once, as it takes a second.

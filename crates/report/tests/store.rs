@@ -7,13 +7,43 @@ use proptest::prelude::*;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use usect_core::gathered::Gathered;
 use usect_core::run::Run;
-use usect_report::store;
+use usect_core::trial::TrialResult;
+use usect_report::StoredRun;
+use usect_report::store::{self, RunFolder, StoreError};
 
 fn saved(root: &Path) -> (PathBuf, usect_report::StoredRun) {
     let folder = store::create(root, "forwarder").unwrap();
-    let stored = folder.save(common::header(), &common::small_results()).unwrap();
+    let stored = save(&folder, &common::small_results()).unwrap();
     (folder.path().to_owned(), stored)
+}
+
+/// Keeps each trial, then saves the run.
+fn save(folder: &RunFolder, results: &[TrialResult]) -> Result<StoredRun, StoreError> {
+    results.iter().try_for_each(|result| folder.keep(result))?;
+    folder.save(common::header(), &Gathered::of(results))
+}
+
+#[test]
+fn an_interrupted_run_is_gone_on_with() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = store::create(root.path(), "suite").unwrap();
+    let mut results = common::small_results();
+    results[3].partial = Some("interrupted".to_owned());
+    save(&folder, &results[..4]).unwrap();
+    let (again, header, mut gathered) = store::resume(folder.path()).unwrap();
+    assert_eq!(again.id(), folder.id());
+    assert_eq!(gathered.trials().len(), 3, "a trial that was cut short is done again");
+    results[3].partial = None;
+    results[3..].iter().for_each(|result| {
+        again.keep(result).unwrap();
+        gathered.add(result);
+    });
+    let stored = again.save(header, &gathered).unwrap();
+    let at_once = save(&store::create(root.path(), "at once").unwrap(), &results).unwrap();
+    assert_eq!(stored.histograms, at_once.histograms);
+    assert_eq!(stored.run.clients, at_once.run.clients);
 }
 
 #[test]
@@ -21,9 +51,9 @@ fn a_run_is_read_as_it_was_written() {
     let root = tempfile::tempdir().unwrap();
     let folder = store::create(root.path(), "forwarder").unwrap();
     let results = common::results();
-    let first = folder.save(common::header(), &results[..4]).unwrap();
+    let first = save(&folder, &results[..4]).unwrap();
     assert_eq!(first.run.trials.len(), 4);
-    let stored = folder.save(common::header(), &results).unwrap();
+    let stored = save(&folder, &results).unwrap();
     assert_eq!(store::open(folder.path()).unwrap(), stored);
     assert_eq!(store::open(&folder.path().join("run.json")).unwrap(), stored);
     assert_eq!(store::read_run(folder.path()).unwrap(), stored.run);
@@ -148,7 +178,7 @@ fn a_full_disk_leaves_no_half_written_file() {
         };
         let folder = store::create(disk.0.path(), "full").unwrap();
         let path = folder.path().to_owned();
-        let error = folder.save(common::header(), &common::small_results()).unwrap_err().to_string();
+        let error = save(&folder, &common::small_results()).unwrap_err().to_string();
         assert!(error.starts_with("can't write ") && error.contains("No space left"), "{error}");
         let left = files(&path);
         assert!(left.iter().all(|name| !name.contains("unfinished") && name != "report.html"), "{left:?}");
@@ -175,7 +205,7 @@ fn every_field_is_documented() {
         }
     }
     let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/run-json.md")).unwrap();
-    let json = serde_json::to_value(Run::of(common::header(), &common::small_results())).unwrap();
+    let json = serde_json::to_value(Run::of(common::header(), &Gathered::of(&common::small_results()))).unwrap();
     let mut found = Vec::new();
     keys(&json, &mut found);
     assert!(found.len() > 100);

@@ -7,7 +7,8 @@ use crate::{Rig, RigError};
 use std::cell::Cell;
 use std::net::UdpSocket;
 use std::sync::Arc;
-use usect_core::frame::Flow;
+use std::time::{Duration, Instant};
+use usect_core::frame::{Flow, HEADERS};
 use usect_core::port_name::Engine;
 use usect_core::scenario::{Mode, Stamp, Wait};
 use usect_core::trial::Trial;
@@ -18,6 +19,9 @@ use usect_port::lanes::{Lane, Lanes};
 use usect_port::mem::{self, MemPort};
 use usect_port::{Beside, Cards, ClientError, Port, Receive, Route, Take, Transmit, packet, udp};
 use usect_xdp::kernel::{Assignment, KernelClient};
+
+/// How long a port is given to take the learning frames.
+const LEARNING: Duration = Duration::from_secs(2);
 
 /// A client ready to run, and the reflector of its round trip where it needs one that runs in user space.
 pub(crate) struct Opened {
@@ -63,16 +67,16 @@ impl Opening<'_> {
                 let open = |end, take, stamp| open::packet(end, take, largest, stamp);
                 let sinks = vec![self.sink(&ends.tx)?, self.sink(&ends.rx)?];
                 let ports = (open(&ends.tx, near, stamp)?, open(&ends.rx, far, far_stamp)?);
-                Ok(Opened { sinks, ..self.generic(ends, ports.0, ports.1) })
+                Ok(Opened { sinks, ..self.generic(ends, ports.0, ports.1)? })
             }
             Engine::Xdp => {
                 let (near, far) = (open::xdp(&ends.tx, near, stamp)?, open::xdp(&ends.rx, far, far_stamp)?);
-                Ok(self.generic(ends, near, far))
+                self.generic(ends, near, far)
             }
             Engine::Dpdk => self.dpdk(largest),
             Engine::Mem => {
                 let (near, far) = inside.unwrap_or_else(|| mem::pair(largest));
-                Ok(self.generic(ends, near, far))
+                self.generic(ends, near, far)
             }
             Engine::Kernel => self.kernel(),
         }
@@ -105,7 +109,7 @@ impl Opening<'_> {
             open(&self.ends.tx.netns, tx, rx, self.route.stamp)?,
             open(&self.ends.rx.netns, rx, tx, self.far_stamp())?,
         );
-        Ok(self.generic(self.ends, near, far))
+        self.generic(self.ends, near, far)
     }
 
     /// Keeps the stack at an end from answering.
@@ -117,7 +121,7 @@ impl Opening<'_> {
 
     /// The generic client over two open ports: one way, both ways at once, or, with a reflector at the far one, there
     /// and back.
-    pub(crate) fn generic<T, R>(&self, ends: &Ends, near: Port<T, R>, far: Port<T, R>) -> Opened
+    pub(crate) fn generic<T, R>(&self, ends: &Ends, near: Port<T, R>, mut far: Port<T, R>) -> Result<Opened, RigError>
     where
         T: Transmit + 'static,
         R: Receive + 'static,
@@ -129,17 +133,39 @@ impl Opening<'_> {
             let core = spare.or(Some(rig.placement.receiver));
             let reflector = Box::new(Reflector::start(rig.clock, core, far)) as Box<dyn Dut>;
             let client = self.client((flow, flow.reversed()), near.tx, near.rx);
-            return Opened { reflector: Some(reflector), ..Opened::alone(client) };
+            return Ok(Opened { reflector: Some(reflector), ..Opened::alone(client) });
         }
+        self.teach(&flow, &mut far.tx)?;
         let there = self.client((flow, flow), near.tx, far.rx);
         if !rig.both {
-            return Opened::alone(there);
+            return Ok(Opened::alone(there));
         }
         let (core, route) = (Some(rig.placement.back), Route::default());
         let way_back = Opening { rig, trial: self.trial, ends, route, core, beside: Cell::default() };
         let back = way_back.client((flow.reversed(), flow.reversed()), far.tx, near.rx);
         let lane = |name: &str, client, pooled| Lane { name: name.to_owned(), client, pooled };
-        Opened::alone(Box::new(Lanes::new(vec![lane("there", there, true), lane("back", back, false)])))
+        Ok(Opened::alone(Box::new(Lanes::new(vec![lane("there", there, true), lane("back", back, false)]))))
+    }
+
+    /// Sends the learning frames of RFC 2544 §23 from the receiver's port.
+    fn teach(&self, flow: &Flow, far: &mut impl Transmit) -> Result<(), RigError> {
+        let mut left = self.trial.around.learning_frames;
+        // Where frames go both ways anyway, they would be taken for the others'.
+        if left == 0 || self.rig.both {
+            return Ok(());
+        }
+        let template = self.rig.template(self.trial.traffic.frame_size, &flow.reversed())?;
+        let bytes = template.bytes(if far.caps().frames { 0 } else { HEADERS });
+        far.prepare(bytes);
+        let until = Instant::now() + LEARNING;
+        while left > 0 && Instant::now() < until {
+            let sent = far.send(|_| {
+                left = left.checked_sub(1)?;
+                Some(bytes.len())
+            });
+            sent.map_err(|e| self.failed("sending learning frames".into(), e))?;
+        }
+        Ok(())
     }
 
     /// The generic client, which sends one flow and expects another.

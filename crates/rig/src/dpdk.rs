@@ -25,9 +25,9 @@ impl Opening<'_> {
                 return Err(RigError::Asked("a device that loops has one direction: leave both out".into()));
             }
             let stamping = self.stamping(&port.tx, &mut port.rx, ends.rx.endpoint.mac)?;
-            return Ok(self.stamped(stamping, |opening| {
-                Opened::alone(opening.client((ends.flow(), ends.flow()), port.tx, port.rx))
-            }));
+            return self.stamped(stamping, |opening| {
+                Ok(Opened::alone(opening.client((ends.flow(), ends.flow()), port.tx, port.rx)))
+            });
         }
         let mut other = open::dpdk(&ends.rx, &far, largest, self.far_stamp())?;
         ends.rx.endpoint.mac = other.tx.mac();
@@ -36,7 +36,7 @@ impl Opening<'_> {
         let kernel_sees =
             [(&ends.tx, &near), (&ends.rx, &far)].into_iter().filter(|(_, device)| !usect_dpdk::is_pci(device));
         let sinks = kernel_sees.map(|(end, _)| self.sink(end)).collect::<Result<_, _>>()?;
-        Ok(Opened { sinks, ..self.stamped(stamping, |opening| opening.generic(&ends, port, other)) })
+        Ok(Opened { sinks, ..self.stamped(stamping, |opening| opening.generic(&ends, port, other))? })
     }
 
     fn device(&self, end: &End, named: &Option<PortName>, number: u32) -> String {
@@ -64,20 +64,24 @@ impl Opening<'_> {
     }
 
     /// A client whose frames are stamped so.
-    fn stamped(&self, stamping: Option<Stamping>, open: impl FnOnce(&Opening) -> Opened) -> Opened {
+    fn stamped(
+        &self,
+        stamping: Option<Stamping>,
+        open: impl FnOnce(&Opening) -> Result<Opened, RigError>,
+    ) -> Result<Opened, RigError> {
         let with = |route| self.stamped_by(route);
         match stamping {
             None => open(self),
             Some(Stamping::Arrivals(cards)) => {
                 let cards = Arc::new(cards);
-                let opened = open(&with(Route { cards: Some(cards.clone()), ..self.route.clone() }));
-                Opened { cards: Some(cards), ..opened }
+                let opened = open(&with(Route { cards: Some(cards.clone()), ..self.route.clone() }))?;
+                Ok(Opened { cards: Some(cards), ..opened })
             }
             Some(Stamping::Probes(cards, prober)) => {
                 let cards = Arc::new(cards);
-                let opened = open(&with(Route { stamp: Stamp::App, ..self.route.clone() }));
+                let opened = open(&with(Route { stamp: Stamp::App, ..self.route.clone() }))?;
                 let client = Box::new(Probed::new(opened.client, prober, cards.clone()));
-                Opened { client, cards: Some(cards), ..opened }
+                Ok(Opened { client, cards: Some(cards), ..opened })
             }
         }
     }

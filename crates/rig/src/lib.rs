@@ -19,7 +19,8 @@ pub use trial::Standing;
 use path::Path;
 use place::Placement;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 use usect_clock::Clock;
 use usect_core::environment::Environment;
 use usect_core::frame::{Flow, FrameSize};
@@ -33,6 +34,8 @@ use usect_lab::audit;
 
 /// How long each core is watched before any traffic, in nanoseconds.
 const PLATFORM_NS: u64 = 500_000_000;
+/// How soon a pause ends when the user doesn't want to wait.
+const BLINK: Duration = Duration::from_millis(50);
 
 /// Everything that the trials of one run share. Dropping it takes the lab down.
 pub struct Rig {
@@ -187,6 +190,14 @@ impl Rig {
         };
         let threads: Vec<_> = self.cores.iter().map(watch).collect();
         threads.into_iter().filter_map(|t| t.join().ok()).collect()
+    }
+
+    /// Waits, unless the user stops the trial.
+    fn pause(&self, ns: u64) {
+        let until = Instant::now() + Duration::from_nanos(ns);
+        while Instant::now() < until && !self.stop.load(Relaxed) {
+            std::thread::sleep(BLINK.min(until.saturating_duration_since(Instant::now())));
+        }
     }
 
     /// Runs one trial; `progress` is called several times a second.

@@ -120,6 +120,24 @@ impl Path {
         Ok(ends)
     }
 
+    /// Fails where an interface of a client went down: what is lost then is no measurement.
+    pub(crate) fn check_still_up(&self, client: &ClientSpec) -> Result<(), RigError> {
+        let ends = self.ends(client)?;
+        let mut links: Vec<Link> = [ends.tx.link, ends.rx.link].into_iter().flatten().collect();
+        links.extend(self.lab().and_then(Lab::dut).into_iter().flat_map(|(left, right)| [left.clone(), right.clone()]));
+        for known in links {
+            let now = link(known.netns.as_deref(), &known.interface)?;
+            if !now.up || !now.carrier {
+                return Err(RigError::Asked(format!(
+                    "interface `{}` went down during a trial, so what was lost says nothing; set it up with `{}` and go on",
+                    now.interface,
+                    up_with(&now)
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn check(&self, client: &ClientSpec, ends: &Ends) -> Result<(), RigError> {
         let asked = |message: String| Err(RigError::Asked(format!("client `{}`: {message}", client.name)));
         for end in [&ends.tx, &ends.rx] {

@@ -10,19 +10,19 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use usect_core::frame::Endpoint;
-use usect_core::measurement::Measurement;
+use usect_core::measurement::{Measurement, Pace};
 use usect_core::port_name::Engine;
 use usect_core::scenario::{DutSpec, SpoolSpec, Stamp, Wait};
 use usect_core::stall::{self, Span, SpanLog, Watched};
 use usect_core::template::{Tag, Template};
 use usect_core::tracker::Counts;
-use usect_core::trial::{Traffic, Trial, TrialResult};
+use usect_core::trial::{INTERRUPTED, Traffic, Trial, TrialResult};
 use usect_dut::{Bridge, Dut, Forwarder, Imposed, Redirect, Report, Seat, Seats, Selection, Spool, Wire};
 use usect_lab::{Link, within};
 use usect_port::client::{Control, Outcome};
 use usect_port::lanes::{Lane, Lanes};
 use usect_port::mem::{self, MemPort};
-use usect_port::{Beside, Port, Receive, Route, Take, Transmit};
+use usect_port::{Beside, ClientError, Port, Receive, Route, Take, Transmit};
 use usect_xdp::tap::{Cut, Tap, Wiretap};
 
 /// Where the identification stands in a plain frame.
@@ -34,7 +34,15 @@ const LARGEST_XDP: usize = 3520;
 pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress)) -> Result<TrialResult, RigError> {
     let started = jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
     let mut standing = Standing::open(rig, trial)?;
-    let Measured { outcome, series, bridge } = standing.measure(&trial.traffic, progress)?;
+    rig.pause(trial.around.settle_ns);
+    let measured = match standing.measure(&trial.traffic, progress) {
+        Ok(measured) => measured,
+        Err(error) => {
+            drop(standing);
+            return unoffered(trial, started, error);
+        }
+    };
+    let Measured { outcome, series, bridge } = measured;
     let Standing { dut, tap, opened, .. } = standing;
     let Opened { client, reflector, .. } = opened;
     let reflected = reflector.map_or(Ok(Report::default()), |r| r.stop())?;
@@ -56,6 +64,10 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
         truth.series = series.1;
         Ok::<_, RigError>(truth)
     });
+    if client.counts.lost > 0 {
+        rig.path.check_still_up(&trial.client)?;
+    }
+    rig.pause(trial.around.rest_ns);
     let known_delay_ns = trial.case.dut(&rig.path.dut).known_delay_ns(trial.traffic.frame_size);
     Ok(TrialResult {
         trial: trial.clone(),
@@ -64,7 +76,28 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
         truth: truth.transpose()?,
         known_delay_ns: known_delay_ns.filter(|_| one_way),
         dut: report.done,
-        partial: rig.stop.load(Relaxed).then(|| "interrupted".to_owned()),
+        partial: rig.stop.load(Relaxed).then(|| INTERRUPTED.to_owned()),
+    })
+}
+
+/// In a suite of benchmarks, a rate that the sender can't reach is a result: how far it came.
+fn unoffered(trial: &Trial, started: String, error: RigError) -> Result<TrialResult, RigError> {
+    let (requested, achieved) = match &error {
+        RigError::Client { source: ClientError::Rate { requested, reached }, .. } if trial.purpose.is_some() => {
+            (*requested, *reached)
+        }
+        _ => return Err(error),
+    };
+    let client = Measurement { pace: Some(Pace { requested, achieved }), ..Measurement::default() };
+    let partial = Some(error.to_string());
+    Ok(TrialResult {
+        trial: trial.clone(),
+        started,
+        client,
+        truth: None,
+        known_delay_ns: None,
+        dut: Vec::new(),
+        partial,
     })
 }
 

@@ -44,6 +44,9 @@ pub struct Case {
     /// Another rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateSpec>,
+    /// Whether sender and receiver are joined by a bare wire, without the device under test.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub loopback: bool,
 }
 
 impl Vary {
@@ -58,7 +61,8 @@ impl Vary {
         for length_m in each(&self.length_m) {
             for line_rate in each(&self.line_rate) {
                 for frame_size in each(&self.frame_size) {
-                    cases.extend(each(&self.rate).map(|rate| Case { length_m, line_rate, frame_size, rate }));
+                    let cases_of = |rate| Case { length_m, line_rate, frame_size, rate, loopback: false };
+                    cases.extend(each(&self.rate).map(cases_of));
                 }
             }
         }
@@ -111,6 +115,9 @@ impl Case {
 
     /// A device under test in this case.
     pub fn dut(&self, dut: &DutSpec) -> DutSpec {
+        if self.loopback && !dut.is_external() {
+            return DutSpec::Wire {};
+        }
         let Some(spool) = dut.spool() else { return dut.clone() };
         let fiber = spool.fiber.map(|fiber| Fiber {
             length_m: self.length_m.unwrap_or(fiber.length_m),
@@ -127,7 +134,8 @@ impl fmt::Display for Case {
         let line = self.line_rate.map(|rate| rate.to_string());
         let size = self.frame_size.map(|size| format!("{} bytes", size.with_fcs()));
         let rate = self.rate.map(|rate| rate.to_string());
-        let parts: Vec<String> = [length, line, size, rate].into_iter().flatten().collect();
+        let loopback = self.loopback.then(|| "loopback".to_owned());
+        let parts: Vec<String> = [length, line, size, rate, loopback].into_iter().flatten().collect();
         f.write_str(&parts.join(", "))
     }
 }

@@ -4,6 +4,7 @@ use super::default_forwarder_engine;
 use crate::fiber::{Fiber, LineRate};
 use crate::frame::FrameSize;
 use crate::port_name::Engine;
+use crate::rate::RateSpec;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -24,9 +25,47 @@ pub struct SpoolSpec {
     /// The fiber that it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fiber: Option<Fiber>,
+    /// How many frames it lets pass, each way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<Bucket>,
     /// What it does to frames on their way from sender to receiver.
     #[serde(default, skip_serializing_if = "Impairments::are_none")]
     pub impair: Impairments,
+}
+
+/// A token bucket: a device whose throughput and buffer are known. Of frames that come faster, `depth` pass at once, `queue`
+/// wait for their turn, and the others are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bucket {
+    /// Frames that pass in the long run.
+    pub rate: RateSpec,
+    /// Tokens that it holds, one for each frame.
+    #[serde(default = "one")]
+    pub depth: u32,
+    /// Frames that it lets wait for a token.
+    #[serde(default)]
+    pub queue: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Bucket {
+    /// Most frames that it holds, of either kind.
+    const MOST: u32 = 1 << 16;
+
+    fn check(&self) -> Result<(), String> {
+        if self.depth == 0 || self.depth > Bucket::MOST || self.queue > Bucket::MOST / 2 {
+            return Err(format!(
+                "bucket.depth runs from 1 to {}, and bucket.queue to {}",
+                Bucket::MOST,
+                Bucket::MOST / 2
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// What a spool does to frames at random, the same for the same seed.
@@ -132,7 +171,7 @@ impl SpoolSpec {
     /// What it imposes on a frame that meets no other, in nanoseconds, to the nearest; `None` where that is different for
     /// each.
     pub fn known_delay_ns(&self, size: FrameSize) -> Option<u64> {
-        (!self.impair.vary())
+        (!self.impair.vary() && self.bucket.is_none())
             .then(|| self.delay_ns.unwrap_or_else(|| self.fiber.map_or(0, |f| f.delay_ns(size).round() as u64)))
     }
 
@@ -148,6 +187,7 @@ impl SpoolSpec {
 
     pub(super) fn check(&self) -> Result<(), String> {
         self.impair.check()?;
+        self.bucket.map_or(Ok(()), |bucket| bucket.check())?;
         match (self.delay_ns, self.fiber) {
             (Some(_), Some(_)) | (None, None) => {
                 Err("a spool has either delay_ns or fiber = { length_m = 2000, line_rate = \"10 Gbit/s\" }".into())
@@ -166,6 +206,12 @@ impl fmt::Display for SpoolSpec {
         match (self.fiber, self.delay_ns) {
             (Some(fiber), _) => write!(f, "fiber of {fiber}"),
             (None, delay) => write!(f, "delay of {} ns", delay.unwrap_or(0)),
+        }?;
+        match self.bucket {
+            None => Ok(()),
+            Some(Bucket { rate, depth, queue }) => {
+                write!(f, " behind a token bucket of {rate}, {depth} at once, {queue} waiting")
+            }
         }
     }
 }
@@ -192,6 +238,9 @@ mod tests {
         assert!(refused(jitter).contains("impair.jitter"));
         let jitter = "delay_ns = 1\nimpair = { jitter = { distribution = \"uniform\", most_ns = 100.0 } }";
         assert_eq!(toml::from_str::<SpoolSpec>(jitter).unwrap().known_delay_ns(FrameSize::MIN), None);
+        assert!(refused("delay_ns = 1\nbucket = { rate = 1000, depth = 0 }").contains("bucket.depth runs from 1"));
+        let bucket: SpoolSpec = toml::from_str("delay_ns = 1\nbucket = { rate = 1000, queue = 5 }").unwrap();
+        assert_eq!(bucket.to_string(), "delay of 1 ns behind a token bucket of 1000 pps, 1 at once, 5 waiting");
         let detour = "delay_ns = 1\nimpair = { detour = { after_s = -1.0, by_ns = 100 } }";
         assert!(refused(detour).contains("impair.detour lasts from after_s"));
     }

@@ -54,6 +54,14 @@ fn assert_found(found: &Found, limit: u64, width: f64) {
     assert!(upper == u64::MAX || (upper - lower) as f64 <= width * upper as f64 + 1.0, "{found:?}");
 }
 
+#[test]
+fn loss_at_every_load_ends_the_search_soon() {
+    for share in [0.001, 0.01, 0.3] {
+        let tried = run(&mlr(), |_, _| share);
+        assert!(tried.len() < 60, "{} trials for a loss of {share}", tried.len());
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 

@@ -5,7 +5,7 @@
 //! single frame too many decides (a Goal Exceed Ratio of 0), a short trial is enough to tell that a load is too much.
 //! Goals are approached in the order of their loss, the largest first: its lower bound is where the next one begins.
 
-use super::{Ask, Bounds, Found, Goal, Range, Search, Tried, found, middle, passes_nothing, undecided};
+use super::{Ask, Bounds, Found, Goal, Range, Search, Tried, found, loads, middle, passes_nothing, undecided};
 
 /// Trials of the first phase, in nanoseconds (Goal Initial Trial Duration).
 const SHORT_NS: u64 = 1_000_000_000;
@@ -81,10 +81,9 @@ impl Mlr {
         let inside = |load: &u64| lower.is_none_or(|l| *load > l) && upper.is_none_or(|u| *load < u);
         let hinted = |load: Option<u64>| load.filter(inside);
         match (lower, upper) {
-            // What was forwarded of too much is where the limit is, if loss is all that happens there.
             (None, Some(upper)) => hinted(hint.lower)
                 .or_else(|| forwarded(upper, tried).filter(|load| inside(load) && *load >= range.least))
-                .unwrap_or_else(|| self.below(phase, upper)),
+                .unwrap_or_else(|| self.below(phase, upper, tried)),
             (Some(lower), None) => hinted(hint.upper).unwrap_or_else(|| self.above(phase, lower, tried)),
             (Some(lower), Some(upper)) => {
                 hinted(hint.upper).or(hinted(hint.lower)).unwrap_or_else(|| middle(lower, upper))
@@ -93,23 +92,31 @@ impl Mlr {
         }
     }
 
-    /// A load below one that is too much: twice the width, and then twice that.
-    fn below(&self, phase: &Goal, upper: u64) -> u64 {
-        let step = (upper as f64 * phase.width * WIDER) as u64;
-        upper.saturating_sub(step.max(1)).max(self.range.least)
+    /// A load below one that is too much: by twice the width, and each time by twice as much as the last.
+    fn below(&self, phase: &Goal, upper: u64, tried: &[Tried]) -> u64 {
+        let near = (upper as f64 * phase.width * WIDER) as u64;
+        // The largest of all is no step of ours.
+        let last = match loads(tried).into_iter().filter(|load| *load > upper).collect::<Vec<u64>>()[..] {
+            [next, _, ..] => next - upper,
+            _ => 0,
+        };
+        upper.saturating_sub(near.max(2 * last).max(1)).max(self.range.least)
     }
 
     /// A load above one that isn't.
     fn above(&self, phase: &Goal, lower: u64, tried: &[Tried]) -> u64 {
         let near = lower + ((lower as f64 * phase.width * WIDER) as u64).max(1);
-        // Where that isn't too much either, the next one is farther away: halfway to the largest that was tried.
         let largest = tried.iter().map(|t| t.load).max().unwrap_or(self.range.most);
         if largest > lower { near.min(largest) } else { near }.min(self.range.most)
     }
 }
 
-/// Frames per second that arrived of a load that was too much, in the longest trial of it.
+/// Frames per second that arrived of the largest load, if it is this, in the longest trial of it: there the limit is, if loss
+/// is all that happens above. If that is too much, too, it isn't.
 fn forwarded(load: u64, tried: &[Tried]) -> Option<u64> {
+    if tried.iter().any(|t| t.load > load) {
+        return None;
+    }
     let longest = tried.iter().filter(|t| t.load == load).max_by_key(|t| t.lasted_ns)?;
     Some((load as f64 * (1.0 - longest.loss)) as u64)
 }

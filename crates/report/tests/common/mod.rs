@@ -177,6 +177,9 @@ fn measurement(dice: &mut Dice, shape: &Shape, tapped: bool) -> Measurement {
     let mut scheduled = latency.clone();
     (0..shape.samples / 2_000).for_each(|i| scheduled.record((median as u64) + 500 * i));
     Measurement {
+        tagged: Vec::new(),
+        last_lost: None,
+        silence_ns: None,
         counts: counts(shape.samples),
         latency,
         touched: if shape.spins { touched } else { Histogram::default() },
@@ -244,6 +247,8 @@ pub fn header() -> Header {
         calibrations: Vec::new(),
         within_ns: None,
         notes: Vec::new(),
+        rfc2544: None,
+        resumed: Vec::new(),
         schema: SCHEMA.to_owned(),
         usect: "0.1.0".to_owned(),
         id: "20261121-023212-forwarder".to_owned(),

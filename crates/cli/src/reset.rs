@@ -1,0 +1,65 @@
+//! The reset of the device under test in the middle of a trial (RFC 2544 §26.6), by a command of the user's.
+
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, IsTerminal, Write};
+use std::process::{Child, Command, Stdio};
+use usect_core::suite::{Benchmark, Suite};
+use usect_core::trial::Trial;
+
+/// Longest time from the beginning of a trial to its reset, in seconds.
+const AFTER_S: f64 = 10.0;
+
+/// A command that is to run in the middle of a trial.
+pub(crate) struct Event {
+    command: String,
+    after_s: f64,
+    child: Option<Result<Child>>,
+}
+
+impl Event {
+    /// That of a trial, if it has one.
+    pub(crate) fn of(suite: &Suite, trial: &Trial) -> Option<Event> {
+        let command = suite.reset_command.clone()?;
+        let resets = trial.purpose.is_some_and(|purpose| purpose.benchmark == Benchmark::Reset);
+        resets.then(|| Event { command, after_s: AFTER_S.min(suite.reset.lasts_s / 4.0), child: None })
+    }
+
+    /// So many seconds have passed since the trial began.
+    pub(crate) fn tick(&mut self, elapsed_s: f64) {
+        if self.child.is_none() && elapsed_s >= self.after_s {
+            let mut command = Command::new("sh");
+            // What it prints is not ours to print.
+            command.args(["-c", &self.command]).stdin(Stdio::null()).stdout(Stdio::null());
+            self.child = Some(command.spawn().context("the reset command could not be started"));
+        }
+    }
+
+    /// The trial is over: the command must have run, and ended well.
+    pub(crate) fn end(self) -> Result<()> {
+        let Some(child) = self.child else { return Ok(()) };
+        let ended = child?.wait().context("the reset command could not be waited for")?;
+        if !ended.success() {
+            bail!("the reset command `{}` failed ({ended}), so that nothing was reset", self.command);
+        }
+        Ok(())
+    }
+}
+
+/// Asks whether the device may be reset, where nobody said so beforehand.
+pub(crate) fn confirm(suite: &Suite, yes: bool) -> Result<()> {
+    let Some(command) = suite.reset_command.as_ref().filter(|_| suite.has(Benchmark::Reset) && !yes) else {
+        return Ok(());
+    };
+    if !std::io::stdin().is_terminal() {
+        bail!("`{command}` is to reset the device, and nobody is there to confirm it: add --yes");
+    }
+    let mut terminal = std::io::stderr().lock();
+    write!(terminal, "`{command}` will run {} times, to reset the device. Type yes to go on: ", suite.reset.times)?;
+    terminal.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    if answer.trim() != "yes" {
+        bail!("nothing was measured: the reset was not confirmed; leave it out with --benchmark");
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! `usect rfc2544`: from flags to a suite of benchmarks, or to one that was interrupted.
+
+use crate::args::Rfc2544 as Args;
+use crate::asked;
+use crate::reset;
+use crate::session::Session;
+use anyhow::{Result, bail};
+use std::path::Path;
+use usect_core::fiber::LineRate;
+use usect_core::pattern::Pattern;
+use usect_core::port_name::{Engine, Place, PortName};
+use usect_core::rate::RateSpec;
+use usect_core::scenario::{Mode, Scenario};
+use usect_core::suite::{Benchmark, Loopback, Suite};
+use usect_report::store;
+
+/// Rate of a line that nobody knows, in bits per second.
+const UNKNOWN_LINE: u64 = 10_000_000_000;
+
+/// `usect rfc2544`.
+pub(crate) fn session(args: &Args) -> Result<Session> {
+    if let Some(folder) = &args.resume {
+        return resumed(args, folder);
+    }
+    let (mut scenario, slug) = asked::between(&args.between, None, args.sizes[0], "rfc2544")?;
+    check(&scenario)?;
+    let suite = suite(args, &scenario)?;
+    reset::confirm(&suite, args.yes)?;
+    scenario.traffic.both |= args.both;
+    scenario.traffic.frame_size = suite.sizes[0];
+    // Every trial has a load of its own.
+    scenario.traffic.rate = Some(RateSpec::Frames(1));
+    scenario.vary.frame_size = suite.sizes.clone();
+    Ok(Session::new("rfc2544", slug, scenario, &args.output)?.benchmarking(suite))
+}
+
+/// Goes on with a run as it was begun.
+fn resumed(args: &Args, folder: &Path) -> Result<Session> {
+    let header = store::read_run(folder)?.header;
+    let Some(record) = header.rfc2544 else {
+        bail!("{} is no suite of benchmarks, and others can't be gone on with", folder.display());
+    };
+    if header.partial.is_none() {
+        bail!("{} was not interrupted: there is nothing to go on with", folder.display());
+    }
+    reset::confirm(&record.suite, args.yes)?;
+    let output = crate::args::Output { quick: header.quick, ..args.output.clone() };
+    let session = Session::new("rfc2544", header.id, header.scenario, &output)?;
+    Ok(session.benchmarking(record.suite).resuming(folder.to_owned()))
+}
+
+/// Refuses what is no path of benchmarks.
+fn check(scenario: &Scenario) -> Result<()> {
+    let plain = scenario.traffic.pattern.is_constant() && scenario.vary.is_nothing();
+    if !plain {
+        bail!("the benchmarks say when frames leave, and of which size: leave pattern and vary out of the scenario");
+    }
+    if scenario.traffic.mode != Mode::OneWay {
+        bail!("the benchmarks go one way, or both at once: leave mode out of the scenario");
+    }
+    debug_assert!(scenario.traffic.pattern == Pattern::default());
+    Ok(())
+}
+
+fn suite(args: &Args, scenario: &Scenario) -> Result<Suite> {
+    let line = args.line_rate.map_or_else(|| line_of(scenario), Ok)?;
+    let mut suite = if args.output.quick { Suite::quick(line) } else { Suite::by_the_book(line) };
+    suite.benchmarks = benchmarks(args)?;
+    suite.sizes = args.sizes.clone();
+    suite.sizes.sort_unstable();
+    suite.sizes.dedup();
+    suite.search = args.search.map_or(suite.search, Into::into);
+    suite.loss_ratios = args.loss_ratio.clone();
+    suite.width = args.width.unwrap_or(suite.width);
+    suite.loads = args.loads.clone();
+    suite.reset_command = args.reset.clone();
+    suite.loopback = loopback(args, scenario)?;
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    suite.settle_s = args.settle.map_or(suite.settle_s, seconds);
+    suite.rest_s = args.rest.map_or(suite.rest_s, seconds);
+    for (benchmark, asked) in [
+        (Benchmark::Throughput, args.trial),
+        (Benchmark::Loss, args.trial),
+        (Benchmark::Latency, args.stream),
+        (Benchmark::BackToBack, args.burst),
+        (Benchmark::Recovery, args.overload),
+        (Benchmark::Reset, args.reset_within),
+    ] {
+        let Some(extent) = suite.extent(benchmark) else { continue };
+        extent.lasts_s = asked.map_or(extent.lasts_s, seconds);
+        extent.times = args.output.runs.unwrap_or(extent.times);
+    }
+    suite.check().map_err(anyhow::Error::msg)?;
+    Ok(suite)
+}
+
+/// Those that were named and what they need, in the order of the RFC; or all.
+fn benchmarks(args: &Args) -> Result<Vec<Benchmark>> {
+    let named = &args.benchmarks;
+    if named.contains(&Benchmark::Reset) && args.reset.is_none() {
+        bail!("the benchmark reset needs --reset COMMAND, which resets the device");
+    }
+    let at_throughput = |benchmark: &Benchmark| {
+        matches!(benchmark, Benchmark::Latency | Benchmark::BackToBack | Benchmark::Recovery | Benchmark::Reset)
+    };
+    let brings = named.iter().any(at_throughput);
+    let asked = |benchmark: &Benchmark| {
+        named.is_empty() || named.contains(benchmark) || brings && *benchmark == Benchmark::Throughput
+    };
+    Ok(Benchmark::ALL.into_iter().filter(asked).collect())
+}
+
+fn loopback(args: &Args, scenario: &Scenario) -> Result<Option<Loopback>> {
+    if let (Some(tx), Some(rx)) = (args.loopback_tx.clone(), args.loopback_rx.clone()) {
+        if !scenario.dut.is_external() {
+            bail!("the lab has its own loopback: leave --loopback-tx and --loopback-rx out, and say --loopback");
+        }
+        asked::check_ports(&tx, &rx)?;
+        return Ok(Some(Loopback::Ports { tx, rx }));
+    }
+    if args.loopback && scenario.dut.is_external() {
+        bail!("between ports of your own a loopback needs others: --loopback-tx PORT --loopback-rx PORT");
+    }
+    Ok(args.loopback.then_some(Loopback::Wire))
+}
+
+/// The slowest line of the path that is known; or [`UNKNOWN_LINE`].
+fn line_of(scenario: &Scenario) -> Result<LineRate> {
+    if let Some(fiber) = scenario.dut.fiber() {
+        return Ok(fiber.line_rate);
+    }
+    let ports = scenario.clients.iter().filter(|client| client.engine != Engine::Mem);
+    let ports: Vec<&PortName> = ports.flat_map(|client| [&client.tx, &client.rx]).flatten().collect();
+    let mut slowest: Option<u64> = None;
+    for port in ports {
+        let Place::Interface(interface) = &port.place else { continue };
+        let link = usect_lab::link(port.netns.as_deref(), interface)?;
+        if let Some(bits) = usect_lab::line_bits(&link) {
+            slowest = Some(slowest.map_or(bits, |known| known.min(bits)));
+        }
+    }
+    Ok(LineRate(slowest.unwrap_or(UNKNOWN_LINE)))
+}

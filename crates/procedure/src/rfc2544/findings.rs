@@ -1,0 +1,198 @@
+//! What came out of a suite so far.
+
+use super::known::{Known, is_offered, load, loss};
+use crate::search::Search;
+use usect_core::findings::{
+    BackToBack, ClientFindings, Findings, Latency, Loss, Recovery, Repeated, Reset, SizeFindings, Throughput,
+};
+use usect_core::port_name::Engine;
+use usect_core::run::{Record, TrialRecord};
+use usect_core::scenario::ClientSpec;
+use usect_core::stats::Quantile;
+use usect_core::suite::{Benchmark, Deviation, Suite};
+
+/// Of every client and size.
+pub(super) fn of<'a>(suite: &Suite, clients: &[ClientSpec], each: impl Iterator<Item = Known<'a>>) -> Findings {
+    let mut found: Vec<ClientFindings> =
+        clients.iter().map(|c| ClientFindings { client: c.name.clone(), sizes: Vec::new() }).collect();
+    for known in each {
+        let client = found.iter_mut().find(|findings| findings.client == known.client);
+        client.into_iter().for_each(|findings| findings.sizes.push(of_size(&known)));
+    }
+    let mut deviations = suite.deviations();
+    deviations.extend(of_host(suite, clients, &found));
+    Findings { clients: found, deviations }
+}
+
+/// Where the host, and not what was asked, is why a suite is not what the RFC says.
+fn of_host(suite: &Suite, clients: &[ClientSpec], found: &[ClientFindings]) -> Vec<Deviation> {
+    let mut deviations = Vec::new();
+    if suite.learning_frames > 0 && clients.iter().any(|client| client.engine == Engine::Kernel) {
+        deviations.push(Deviation::new("23", "the kernel engine sends no learning frames"));
+    }
+    for findings in found {
+        let short = findings.sizes.iter().filter(|size| size.offered_fps.is_some_and(|fps| fps < 0.99 * size.line_fps));
+        let sizes: Vec<String> = short.map(|size| size.frame_size.with_fcs().to_string()).collect();
+        if !sizes.is_empty() {
+            let (client, sizes) = (&findings.client, sizes.join(", "));
+            deviations
+                .push(Deviation::new("20", format!("`{client}` can't fill the line with frames of {sizes} bytes")));
+        }
+    }
+    deviations
+}
+
+fn of_size(known: &Known) -> SizeFindings {
+    SizeFindings {
+        frame_size: known.size,
+        line_fps: known.suite.line_fps(known.size),
+        offered_fps: known.most().map(|most| most as f64),
+        verdict: known.verdict().or_else(|| no_throughput(known)),
+        throughput: throughput(known),
+        latency: latency(known),
+        loss: losses(known),
+        back_to_back: back_to_back(known),
+        recovery: recovery(known),
+        reset: reset(known),
+    }
+}
+
+/// Where every load loses, the benchmarks at the throughput can't be.
+fn no_throughput(known: &Known) -> Option<String> {
+    let (found, over) = known.found(1)?;
+    let none = over && found.first().is_some_and(|first| first.lower.is_none());
+    none.then(|| "every load loses frames, so that there is no throughput, and no latency at it".to_owned())
+}
+
+fn throughput(known: &Known) -> Vec<Throughput> {
+    let each: Vec<_> = (1..=known.suite.throughput.times).filter_map(|n| known.found(n)).collect();
+    if each.is_empty() {
+        return Vec::new();
+    }
+    let complete = each.len() == known.suite.throughput.times as usize && each.iter().all(|(_, over)| *over);
+    let trials: Vec<&TrialRecord> = known.trials(Benchmark::Throughput).collect();
+    let seconds = |record: &&TrialRecord| record.trial.traffic.frames as f64 / load(record) as f64;
+    let trial_s: f64 = trials.iter().map(seconds).sum();
+    let of = |(goal, &loss_ratio): (usize, &f64)| {
+        let values = |which: fn(&crate::search::Found) -> Option<f64>| {
+            Repeated::of(each.iter().filter_map(|(found, _)| which(&found[goal])).collect())
+        };
+        Throughput {
+            loss_ratio,
+            fps: values(|found| found.lower.map(|fps| fps as f64)),
+            above_fps: values(|found| found.upper.map(|fps| fps as f64)),
+            forwarded_fps: values(|found| found.throughput),
+            trials: trials.len() as u32,
+            trial_s,
+            complete,
+        }
+    };
+    known.suite.loss_ratios.iter().enumerate().map(of).collect()
+}
+
+fn latency(known: &Known) -> Vec<Latency> {
+    let mut found = Vec::new();
+    for loopback in [false, true] {
+        for &percent in &known.suite.loads {
+            let own = |record: &&TrialRecord| {
+                record.trial.case.loopback == loopback
+                    && record.trial.purpose.is_some_and(|purpose| purpose.percent == Some(percent))
+            };
+            let trials: Vec<&TrialRecord> = known.trials(Benchmark::Latency).filter(own).collect();
+            found.extend(latency_at(percent, loopback, &trials));
+        }
+    }
+    found
+}
+
+fn latency_at(percent: u32, loopback: bool, trials: &[&TrialRecord]) -> Option<Latency> {
+    let fps = load(trials.first()?) as f64;
+    let sum = |of: fn(&Record) -> u64| trials.iter().map(|record| of(&record.measured)).sum();
+    let each = |of: &dyn Fn(&Record) -> Option<f64>| {
+        Repeated::of(trials.iter().filter_map(|record| of(&record.measured)).collect())
+    };
+    let at = |record: &Record, share: f64| {
+        let quantile = Quantile::new(share)?;
+        let estimate = record.latency.quantiles.iter().find(|estimate| estimate.quantile == quantile)?;
+        estimate.value.map(|value| value.ns as f64)
+    };
+    Some(Latency {
+        percent,
+        fps,
+        loopback,
+        sent: sum(|record| record.counts.sent),
+        lost: sum(|record| record.counts.lost),
+        stamped: sum(|record| record.counts.stamped),
+        tagged_ns: each(&|record| record.tagged.map(|tagged| tagged.first_ns as f64)),
+        typical_ns: each(&|record| record.tagged.map(|tagged| tagged.typical_ns as f64)),
+        worst_ns: each(&|record| record.tagged.map(|tagged| tagged.worst_ns as f64)),
+        mean_ns: each(&|record| (record.latency.samples > 0).then_some(record.latency.mean_ns)),
+        median_ns: each(&|record| at(record, 0.5)),
+        p999_ns: each(&|record| at(record, 0.999)),
+        pdv_ns: each(&|record| at(record, 0.999).map(|p999| p999 - record.latency.min_ns as f64)),
+    })
+}
+
+fn losses(known: &Known) -> Vec<Loss> {
+    let mut percents: Vec<u32> =
+        known.trials(Benchmark::Loss).filter(|r| is_offered(r)).filter_map(|r| r.trial.purpose?.percent).collect();
+    percents.sort_unstable_by(|a, b| b.cmp(a));
+    percents.dedup();
+    let of = |percent: u32| {
+        let own = |record: &&TrialRecord| {
+            is_offered(record) && record.trial.purpose.is_some_and(|p| p.percent == Some(percent))
+        };
+        let trials: Vec<&TrialRecord> = known.trials(Benchmark::Loss).filter(own).collect();
+        let share = Repeated::of(trials.iter().map(|record| loss(record)).collect())?;
+        Some(Loss { percent, fps: load(trials.first()?) as f64, share })
+    };
+    percents.into_iter().filter_map(of).collect()
+}
+
+fn back_to_back(known: &Known) -> Option<BackToBack> {
+    let search = known.burst_search()?;
+    let each = (1..=known.suite.back_to_back.times).filter_map(|repetition| {
+        let bursts = known.bursts(repetition);
+        let over = !bursts.is_empty() && search.next(&bursts).is_none();
+        over.then(|| search.found(&bursts)[0])
+    });
+    let each: Vec<_> = each.collect();
+    let unlimited = !each.is_empty() && each.iter().all(|found| found.upper.is_none());
+    let frames = Repeated::of(each.iter().map(|found| found.lower.unwrap_or(0) as f64).collect())?;
+    let fps = known.load_of(Benchmark::BackToBack)?;
+    let implied_s = frames.mean.value / fps;
+    let throughput = known.throughput().map(|throughput| throughput as f64).filter(|throughput| *throughput < fps);
+    let corrected_s = throughput.filter(|_| !unlimited).map(|throughput| implied_s * (1.0 - throughput / fps));
+    let buffer_frames = corrected_s.map(|seconds| seconds * fps);
+    Some(BackToBack { fps, frames, unlimited, implied_s, corrected_s, buffer_frames })
+}
+
+fn recovery(known: &Known) -> Option<Recovery> {
+    let trials: Vec<&TrialRecord> = known.trials(Benchmark::Recovery).filter(|r| r.partial.is_none()).collect();
+    let overload_fps = load(trials.first()?) as f64;
+    let (mut seconds, mut unmoved, mut unrecovered) = (Vec::new(), 0, 0);
+    for record in trials {
+        let counts = &record.measured.counts;
+        let usect_core::pattern::Pattern::Halves { after } = record.trial.traffic.pattern else { continue };
+        match record.measured.last_lost {
+            None if counts.lost == 0 => unmoved += 1,
+            // Nobody numbered them.
+            None => {}
+            Some(last) if last + 1 >= counts.sent => unrecovered += 1,
+            Some(last) => seconds.push(last.saturating_sub(after) as f64 * 2.0 / overload_fps),
+        }
+    }
+    Some(Recovery { overload_fps, seconds: Repeated::of(seconds), unmoved, unrecovered })
+}
+
+fn reset(known: &Known) -> Option<Reset> {
+    let trials: Vec<&TrialRecord> = known.trials(Benchmark::Reset).filter(|r| r.partial.is_none()).collect();
+    let fps = load(trials.first()?) as f64;
+    let silence = |record: &&TrialRecord| record.measured.silence_ns.map(|ns| ns as f64 / 1e9);
+    let lost = |record: &&TrialRecord| record.measured.counts.lost as f64 / fps;
+    Some(Reset {
+        fps,
+        seconds: Repeated::of(trials.iter().filter_map(silence).collect()),
+        lost_s: Repeated::of(trials.iter().map(lost).collect()),
+    })
+}

@@ -1,0 +1,182 @@
+//! What the trials of a client and size say so far.
+
+use crate::search::{Binary, Found, Goal, Mlr, Range, Search, Tried};
+use usect_core::frame::FrameSize;
+use usect_core::rate::RateSpec;
+use usect_core::run::TrialRecord;
+use usect_core::suite::{Benchmark, SearchKind, Suite};
+use usect_core::trial::Trial;
+
+/// The smallest load that is of interest, in frames per second.
+const LEAST: u64 = 100;
+/// A trial counts as offered from this share of its rate on.
+const OFFERED: f64 = 0.98;
+/// The same of a burst, which can be so short that a microsecond matters.
+const BURST_OFFERED: f64 = 0.9;
+/// Times that a trial is tried whose rate wasn't offered, before that is the sender's limit.
+const ATTEMPTS: usize = 3;
+/// Share of what the sender reached that it is asked for at most.
+const MARGIN: f64 = 0.95;
+
+/// What is known of a client and size.
+#[derive(Debug)]
+pub(super) struct Known<'a> {
+    pub(super) suite: &'a Suite,
+    pub(super) client: &'a str,
+    pub(super) size: FrameSize,
+    own: Vec<&'a TrialRecord>,
+}
+
+impl<'a> Known<'a> {
+    pub(super) fn of(suite: &'a Suite, client: &'a str, size: FrameSize, trials: &'a [TrialRecord]) -> Known<'a> {
+        let mut known = Known { suite, client, size, own: Vec::new() };
+        known.own = trials.iter().filter(|record| known.is_of(&record.trial)).collect();
+        known
+    }
+
+    pub(super) fn is_of(&self, trial: &Trial) -> bool {
+        trial.client.name == self.client && trial.traffic.frame_size == self.size
+    }
+
+    /// The trials of a benchmark, in order.
+    pub(super) fn trials(&self, benchmark: Benchmark) -> impl DoubleEndedIterator<Item = &'a TrialRecord> {
+        let of = move |record: &&TrialRecord| record.trial.purpose.is_some_and(|p| p.benchmark == benchmark);
+        self.own.iter().copied().filter(of)
+    }
+
+    /// Those of one of its repetitions.
+    pub(super) fn repetition(&self, benchmark: Benchmark, repetition: u32) -> impl Iterator<Item = &'a TrialRecord> {
+        self.trials(benchmark).filter(move |record| record.trial.purpose.is_some_and(|p| p.repetition == repetition))
+    }
+
+    /// Why nothing can be measured, if that is so.
+    pub(super) fn verdict(&self) -> Option<String> {
+        let check = self.trials(Benchmark::Check).next()?;
+        let bytes = self.size.with_fcs();
+        if !is_offered(check) {
+            return Some(format!("the sender can't offer even {} frames of {bytes} bytes a second", load(check)));
+        }
+        let counts = &check.measured.counts;
+        let passes = counts.received > 0;
+        (!passes).then(|| format!("the device passes no frames of {bytes} bytes: none of {} arrived", counts.sent))
+    }
+
+    /// The most that is offered, in frames per second, once that is known: the line, or what the sender can do.
+    pub(super) fn most(&self) -> Option<u64> {
+        let line = (self.suite.line_fps(self.size) as u64).max(1);
+        let offer = self.trials(Benchmark::Offer).next()?;
+        let reached = |record: &TrialRecord| record.measured.pace.map_or(f64::INFINITY, |pace| pace.achieved);
+        let first = if is_offered(offer) { line } else { (reached(offer) * MARGIN) as u64 };
+        // What it couldn't offer later, either at once or several times.
+        let beyond = self.trials(Benchmark::Throughput).chain(self.trials(Benchmark::Loss)).filter(|record| {
+            let again = || self.own.iter().filter(|other| load(other) == load(record) && !is_offered(other)).count();
+            !is_offered(record) && (record.partial.is_some() || again() >= ATTEMPTS)
+        });
+        let least = beyond.map(|record| (reached(record) * MARGIN) as u64).min().unwrap_or(first);
+        Some(first.min(least).clamp(1, line))
+    }
+
+    /// Where a throughput is searched for.
+    fn range(&self) -> Option<Range> {
+        self.most().map(|most| Range { least: LEAST.min(most), most })
+    }
+
+    fn goals(&self) -> Vec<Goal> {
+        let Suite { search, loss_ratios, width, throughput, .. } = self.suite;
+        let final_ns = (throughput.lasts_s * 1e9) as u64;
+        let of = |loss: &f64| match search {
+            SearchKind::Verified => Goal { loss: *loss, ..Goal::verified(final_ns, *width) },
+            _ => Goal { loss: *loss, ..Goal::rfc2544(final_ns, *width) },
+        };
+        loss_ratios.iter().map(of).collect()
+    }
+
+    /// The search for the throughput.
+    pub(super) fn search(&self) -> Option<Box<dyn Search>> {
+        let (range, goals) = (self.range()?, self.goals());
+        Some(match self.suite.search {
+            SearchKind::Mlr => Box::new(Mlr::new(goals, range)),
+            SearchKind::Binary | SearchKind::Verified => Box::new(Binary { goal: goals[0], range }),
+        })
+    }
+
+    /// The trials of a repetition, as the search sees them.
+    pub(super) fn tried(&self, repetition: u32) -> Vec<Tried> {
+        let offered = self.repetition(Benchmark::Throughput, repetition).filter(|record| is_offered(record));
+        offered.map(|record| Tried { load: load(record), lasted_ns: lasted_ns(record), loss: loss(record) }).collect()
+    }
+
+    /// What each repetition has found, goal by goal, as far as it has come to its end.
+    pub(super) fn found(&self, repetition: u32) -> Option<(Vec<Found>, bool)> {
+        let (search, tried) = (self.search()?, self.tried(repetition));
+        let over = !tried.is_empty() && search.next(&tried).is_none();
+        (!tried.is_empty()).then(|| (search.found(&tried), over))
+    }
+
+    /// Whether every repetition has searched for the throughput, found or not.
+    pub(super) fn searched(&self) -> bool {
+        (1..=self.suite.throughput.times).all(|repetition| self.found(repetition).is_some_and(|(_, over)| over))
+    }
+
+    /// The load that other benchmarks take for the throughput: the smallest that a repetition found for the first loss
+    /// ratio. `None` before all have, and where every load loses.
+    pub(super) fn throughput(&self) -> Option<u64> {
+        let each = (1..=self.suite.throughput.times).map(|repetition| {
+            let (found, over) = self.found(repetition)?;
+            found.first().filter(|_| over)?.lower
+        });
+        each.collect::<Option<Vec<u64>>>()?.into_iter().min()
+    }
+
+    /// The search for the longest burst, whose loads are frames.
+    pub(super) fn burst_search(&self) -> Option<Binary> {
+        let most = self.most()? as f64 * self.suite.back_to_back.lasts_s;
+        let goal = match self.suite.search {
+            SearchKind::Verified => Goal::verified(1, self.suite.width),
+            _ => Goal::rfc2544(1, self.suite.width),
+        };
+        Some(Binary { goal, range: Range { least: 1, most: (most as u64).max(1) } })
+    }
+
+    /// The bursts of a repetition, as the search sees them. One that the sender stretched is sent again a few times before
+    /// it counts all the same.
+    pub(super) fn bursts(&self, repetition: u32) -> Vec<Tried> {
+        let own: Vec<&TrialRecord> = self.repetition(Benchmark::BackToBack, repetition).collect();
+        let attempts = |record: &TrialRecord| {
+            own.iter().filter(|other| other.trial.traffic.frames == record.trial.traffic.frames).count()
+        };
+        let counts = |record: &&&TrialRecord| reached(record) >= BURST_OFFERED || attempts(record) >= ATTEMPTS;
+        let of = |record: &&TrialRecord| Tried { load: record.trial.traffic.frames, lasted_ns: 1, loss: loss(record) };
+        own.iter().filter(counts).map(of).collect()
+    }
+}
+
+/// The load that was asked for, in frames per second.
+pub(super) fn load(record: &TrialRecord) -> u64 {
+    match record.trial.case.rate {
+        Some(RateSpec::Frames(load)) => load,
+        _ => record.trial.traffic.rate.frames_per_second() as u64,
+    }
+}
+
+fn lasted_ns(record: &TrialRecord) -> u64 {
+    record.trial.traffic.rate.offset_ns(record.trial.traffic.frames)
+}
+
+/// Share of its rate that a trial reached.
+fn reached(record: &TrialRecord) -> f64 {
+    record.measured.pace.map_or(1.0, |pace| pace.achieved / pace.requested)
+}
+
+/// Whether its frames left at the rate that was asked for.
+pub(super) fn is_offered(record: &TrialRecord) -> bool {
+    record.partial.is_none() && reached(record) >= OFFERED
+}
+
+/// Share of the frames that were lost, both ways where both were measured.
+pub(super) fn loss(record: &TrialRecord) -> f64 {
+    let back = record.measured.streams.iter().filter(|stream| stream.name == "back").map(|stream| &stream.counts);
+    let (sent, lost) =
+        back.chain([&record.measured.counts]).fold((0, 0), |(sent, lost), c| (sent + c.sent, lost + c.lost));
+    if sent == 0 { 1.0 } else { lost as f64 / sent as f64 }
+}

@@ -1,0 +1,209 @@
+//! The suite against a host and a device that are arithmetic: a sender that reaches so much, a token bucket behind it.
+
+use super::*;
+use usect_core::fiber::LineRate;
+use usect_core::findings::SizeFindings;
+use usect_core::measurement::{Measurement, Pace};
+use usect_core::pattern::Pattern;
+use usect_core::suite::SearchKind;
+use usect_core::tracker::Counts;
+use usect_core::trial::TrialResult;
+
+/// More trials than any suite here may need.
+const ENDLESS: usize = 20_000;
+
+/// Frames per second that the sender reaches, and the device forwards; frames that it holds.
+#[derive(Clone, Copy)]
+struct World {
+    sends: f64,
+    forwards: f64,
+    holds: f64,
+}
+
+const WORLD: World = World { sends: 2e6, forwards: 500_000.0, holds: 1_000.0 };
+
+impl World {
+    /// What becomes of a trial: frames are lost where what waits exceeds what is held.
+    fn measure(&self, trial: &Trial) -> Measurement {
+        let (frames, pattern) = (trial.traffic.frames, &trial.traffic.pattern);
+        let requested = trial.traffic.rate.frames_per_second();
+        let full = match pattern {
+            Pattern::Halves { after } => {
+                usect_core::schedule::full_rate(*after, trial.traffic.rate, frames).frames_per_second()
+            }
+            _ => requested,
+        };
+        let achieved = full.min(self.sends);
+        let pace = Some(Pace { requested, achieved: if achieved < full { achieved } else { requested } });
+        if achieved < 0.5 * full {
+            // It gives up.
+            return Measurement { pace, ..Measurement::default() };
+        }
+        let forwards = if trial.case.loopback { f64::INFINITY } else { self.forwards };
+        let lost = |at: f64, offered: f64| (offered * (1.0 - forwards / at) - self.holds).max(0.0).floor() as u64;
+        let (lost, last_lost) = match pattern {
+            Pattern::Halves { after } => (lost(achieved, *after as f64), Some(after + 5)),
+            _ => (lost(achieved, frames as f64), Some(frames - 1)),
+        };
+        let received = frames - lost;
+        let counts =
+            Counts { sent: frames, received, lost, stamped: received, arrivals: received, ..Counts::default() };
+        let mut measured = Measurement { counts, pace, silence_ns: Some(2_000_000_000), ..Measurement::default() };
+        measured.last_lost = last_lost.filter(|_| lost > 0);
+        measured.tagged = vec![5_000; if trial.traffic.tagged.is_some() { 10 } else { 0 }];
+        (0..10).for_each(|_| measured.latency.record(6_000));
+        measured
+    }
+
+    fn run(&self, suite: &Suite, mut trials: Vec<TrialRecord>, most: usize) -> (Vec<TrialRecord>, Findings) {
+        let procedure = Rfc2544::new(suite.clone(), vec![client()]);
+        while trials.len() < most
+            && let Step::Run(trial) = procedure.next(&trials)
+        {
+            assert!(trials.len() < ENDLESS, "it doesn't end: {:?}", trials.last());
+            let client = self.measure(&trial);
+            let partial = (client.counts.sent == 0).then(|| "the rate can't be reached".to_owned());
+            let truth = None;
+            trials.push(TrialRecord::of(&TrialResult {
+                trial: *trial,
+                started: String::new(),
+                client,
+                truth,
+                known_delay_ns: None,
+                dut: Vec::new(),
+                partial,
+            }));
+        }
+        let findings = procedure.findings(&trials).unwrap();
+        (trials, findings)
+    }
+}
+
+fn client() -> ClientSpec {
+    let name = |text: &str| text.parse().unwrap();
+    ClientSpec::between(name("xdp:a"), name("xdp:b"))
+}
+
+fn suite() -> Suite {
+    let sizes = [64, 1518].map(|bytes| FrameSize::try_from(bytes).unwrap()).to_vec();
+    let reset_command = Some("true".to_owned());
+    Suite { sizes, reset_command, loopback: Some(Loopback::Wire), ..Suite::quick(LineRate(1_000_000_000)) }
+}
+
+fn found(world: World, suite: &Suite) -> (Vec<TrialRecord>, Vec<SizeFindings>) {
+    let (trials, findings) = world.run(suite, Vec::new(), usize::MAX);
+    (trials, findings.clients.into_iter().next().unwrap().sizes)
+}
+
+#[test]
+fn a_token_bucket_is_found_out() {
+    for search in [SearchKind::Binary, SearchKind::Verified, SearchKind::Mlr] {
+        let suite = Suite { search, ..suite() };
+        let (_, sizes) = found(WORLD, &suite);
+        let small = &sizes[0];
+        assert_eq!(small.offered_fps, Some(1_488_095.0), "the line of 1 Gbit/s, which the sender fills");
+        let throughput = small.throughput[0].fps.as_ref().unwrap().mean.value;
+        // What is held of a second's trial is no loss.
+        assert!((490_000.0..501_100.0).contains(&throughput), "{throughput}");
+        let bursts = small.back_to_back.as_ref().unwrap();
+        let expected = 1_000.0 / (1.0 - 500_000.0 / 1_488_095.0);
+        assert!((bursts.frames.mean.value / expected - 1.0).abs() < 0.02, "{bursts:?} for {expected}");
+        assert!((bursts.buffer_frames.unwrap() / 1_000.0 - 1.0).abs() < 0.05, "{bursts:?}");
+        let loads: Vec<u32> = small.loss.iter().map(|loss| loss.percent).collect();
+        assert_eq!(loads, [100, 90, 80, 70, 60, 50, 40, 30, 20], "33.6% is the limit, and two trials lose nothing");
+        assert!((small.loss[0].share.mean.value - 0.664).abs() < 0.01);
+        let recovery = small.recovery.as_ref().unwrap();
+        let seconds = recovery.seconds.as_ref().unwrap().mean.value;
+        assert!((seconds - 5.0 / (recovery.overload_fps / 2.0)).abs() < 1e-9, "five frames at half the rate");
+        assert_eq!(small.reset.as_ref().unwrap().seconds.as_ref().unwrap().mean.value, 2.0);
+        assert_eq!(sizes[1].reset, None, "for the smallest frames only");
+        let latencies: Vec<(u32, bool)> = small.latency.iter().map(|l| (l.percent, l.loopback)).collect();
+        let both = [false, true].map(|loopback| [10, 50, 90, 100].map(|percent| (percent, loopback))).concat();
+        assert_eq!(latencies, both);
+        assert_eq!(small.latency[0].tagged_ns.as_ref().unwrap().values, [5_000.0; 3]);
+        // Frames of 1,518 bytes fill the line with 81,274 a second, which the device forwards.
+        assert_eq!(sizes[1].throughput[0].fps.as_ref().unwrap().mean.value, 81_274.0);
+        assert_eq!(sizes[1].throughput[0].above_fps, None);
+        assert!(sizes[1].back_to_back.as_ref().unwrap().unlimited);
+        assert_eq!(sizes[1].recovery.as_ref().unwrap().unmoved, 1);
+    }
+}
+
+#[test]
+fn a_sender_that_cannot_fill_the_line_is_asked_for_what_it_can() {
+    for sends in [400_000.0, 1_200_000.0] {
+        let (trials, sizes) = found(World { sends, ..WORLD }, &suite());
+        let offered = sizes[0].offered_fps.unwrap();
+        assert!(offered <= 0.95 * sends && offered > 0.9 * sends, "{offered}");
+        let searched = trials.iter().filter(|r| r.trial.purpose.unwrap().benchmark == Benchmark::Throughput);
+        assert!(searched.clone().count() > 0 && searched.clone().all(known::is_offered));
+        assert_eq!(sizes[0].throughput[0].above_fps.is_none(), offered < 500_000.0);
+    }
+}
+
+#[test]
+fn a_device_that_passes_nothing_is_left_alone() {
+    let (trials, sizes) = found(World { forwards: 0.0, holds: 0.0, ..WORLD }, &suite());
+    assert_eq!(trials.len(), 2, "a check of each size");
+    assert!(sizes[0].verdict.as_ref().unwrap().contains("passes no frames of 64 bytes"));
+}
+
+#[test]
+fn a_device_that_loses_at_every_load_has_no_throughput() {
+    let procedure = Rfc2544::new(suite(), vec![client()]);
+    let mut trials: Vec<TrialRecord> = Vec::new();
+    while let Step::Run(trial) = procedure.next(&trials) {
+        assert!(trials.len() < 500, "{:?}", trials.last());
+        let mut client = World { forwards: f64::INFINITY, ..WORLD }.measure(&trial);
+        client.counts.lost = client.counts.sent / 100 + 1;
+        client.counts.received = client.counts.sent - client.counts.lost;
+        trials.push(TrialRecord::of(&TrialResult {
+            trial: *trial,
+            started: String::new(),
+            client,
+            truth: None,
+            known_delay_ns: None,
+            dut: Vec::new(),
+            partial: None,
+        }));
+    }
+
+    let sizes = procedure.findings(&trials).unwrap().clients[0].sizes.clone();
+    assert!(sizes[0].verdict.as_ref().unwrap().contains("every load loses"));
+    assert!(sizes[0].latency.is_empty() && sizes[0].loss.len() == 10);
+}
+
+#[test]
+fn an_interrupted_suite_goes_on_where_it_was() {
+    let (whole, findings) = WORLD.run(&suite(), Vec::new(), usize::MAX);
+    for at in [1, 5, 17, whole.len() - 1] {
+        let (before, _) = WORLD.run(&suite(), Vec::new(), at);
+        assert_eq!(before.len(), at);
+        let (after, same) = WORLD.run(&suite(), before, usize::MAX);
+        assert_eq!((after.len(), &same), (whole.len(), &findings));
+    }
+    let procedure = Rfc2544::new(suite(), vec![client()]);
+    let left = |n: usize| procedure.outlook(&whole[..n]).unwrap().left_s;
+    assert!(left(0) > left(20) && left(20) > left(whole.len() - 2));
+    assert_eq!(left(whole.len()), 0.0);
+}
+
+#[test]
+fn every_trial_has_a_name_of_its_own() {
+    let (trials, _) = WORLD.run(&suite(), Vec::new(), usize::MAX);
+    let mut names: Vec<(String, u32)> = trials.iter().map(|r| (r.trial.label(), r.trial.run)).collect();
+    let all = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), all);
+}
+
+#[test]
+fn repetitions_have_a_mean_and_an_interval() {
+    let mut suite = suite();
+    suite.throughput.times = 3;
+    let (_, sizes) = found(WORLD, &suite);
+    let fps = sizes[0].throughput[0].fps.clone().unwrap();
+    assert_eq!(fps.values.len(), 3);
+    assert!(fps.mean.low <= fps.mean.value && fps.mean.value <= fps.mean.high);
+}
