@@ -191,6 +191,11 @@ impl Session {
         }
         self.show(&stored, folder.path())?;
         match failure {
+            Some(error) if self.suite.is_some() => {
+                let folder = folder.path().display();
+                Err(error
+                    .context(format!("what was measured before is kept; go on with `usect rfc2544 --resume {folder}`")))
+            }
             Some(error) => {
                 Err(error.context(format!("what was measured before is kept in {}", folder.path().display())))
             }
@@ -201,8 +206,15 @@ impl Session {
 
     /// A client that received nothing measured nothing, whatever its tables say.
     fn check_arrivals(&self, stored: &StoredRun) -> Result<ExitCode> {
-        // A suite says of each size what passed.
-        let silent = stored.run.clients.iter().filter(|c| c.measured.counts.received == 0 && self.suite.is_none());
+        if let Some(record) = &stored.run.header.rfc2544 {
+            // Of each size it says what passed; where none did, nothing was measured.
+            if stored.run.trials.iter().all(|trial| trial.measured.counts.received == 0) {
+                let first = record.findings.clients.first().and_then(|client| client.sizes.first()?.verdict.clone());
+                bail!("{}: does it forward, and are these its ports?", first.unwrap_or("nothing arrived".into()));
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let silent = stored.run.clients.iter().filter(|c| c.measured.counts.received == 0);
         let names: Vec<&str> = silent.map(|c| c.client.as_str()).collect();
         if names.is_empty() {
             return Ok(ExitCode::SUCCESS);

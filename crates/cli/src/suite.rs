@@ -77,6 +77,7 @@ fn suite(args: &Args, scenario: &Scenario) -> Result<Suite> {
     suite.loopback = loopback(args, scenario)?;
     let seconds = |ns: u64| ns as f64 / 1e9;
     suite.settle_s = args.settle.map_or(suite.settle_s, seconds);
+    suite.residual_s = args.residual.map_or(suite.residual_s, seconds);
     suite.rest_s = args.rest.map_or(suite.rest_s, seconds);
     for (benchmark, asked) in [
         (Benchmark::Throughput, args.trial),

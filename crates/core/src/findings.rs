@@ -46,6 +46,9 @@ pub struct SizeFindings {
     pub recovery: Option<Recovery>,
     /// Reset (§26.6).
     pub reset: Option<Reset>,
+    /// Frames of all trials that found no room in the receiving port's own queue: they came through the device, and don't count
+    /// as lost.
+    pub own_lost: u64,
 }
 
 /// A figure, repeated.
@@ -97,10 +100,12 @@ pub struct Latency {
     pub fps: f64,
     /// Whether it is that of the path without the device under test.
     pub loopback: bool,
-    /// Frames sent, and of them lost and stamped, all repetitions together.
+    /// Frames sent, and of them lost on the path and stamped, all repetitions together.
     pub sent: u64,
     /// See `sent`.
     pub lost: u64,
+    /// Frames that found no room in the receiving port's own queue, and have no latency.
+    pub own_lost: u64,
     /// See `sent`.
     pub stamped: u64,
     /// Of the tagged frame in the middle of the stream (RFC 2544 §26.2).
@@ -159,6 +164,9 @@ pub struct Recovery {
     pub unmoved: u32,
     /// Repetitions in which frames were lost to the end.
     pub unrecovered: u32,
+    /// Repetitions in which the receiving port's own queue lost frames, too, or nobody numbered them, so that the last one that
+    /// the device lost isn't known.
+    pub unclear: u32,
 }
 
 /// How long nothing arrives after a reset.

@@ -250,6 +250,11 @@ pub struct StreamRecord {
 }
 
 impl Record {
+    /// Frames that the path lost: those that found no room in the receiving port's own queue came through it.
+    pub fn lost_on_path(&self) -> u64 {
+        self.counts.lost.saturating_sub(self.overruns.unwrap_or(0))
+    }
+
     /// In numbers.
     pub fn of(m: &Measurement) -> Record {
         Record {

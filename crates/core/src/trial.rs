@@ -29,9 +29,23 @@ pub struct Traffic {
     /// Whether every latency is kept, in order.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_samples: bool,
+    /// How long residual frames are waited for after the last departure, in nanoseconds.
+    #[serde(default = "residual", skip_serializing_if = "is_usual")]
+    pub residual_ns: u64,
     /// Measured frames whose latency is kept one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tagged: Option<Tagged>,
+}
+
+/// How long residual frames are waited for (RFC 2544 §23).
+pub const RESIDUAL_NS: u64 = 2_000_000_000;
+
+fn residual() -> u64 {
+    RESIDUAL_NS
+}
+
+fn is_usual(ns: &u64) -> bool {
+    *ns == RESIDUAL_NS
 }
 
 /// Frames that are picked out (the tagged frames of RFC 2544 §26.2 and RFC 8219 §7.2).
@@ -62,6 +76,7 @@ impl Traffic {
             frames,
             mode: Mode::OneWay,
             keep_samples: false,
+            residual_ns: RESIDUAL_NS,
             tagged: None,
         }
     }
@@ -83,6 +98,7 @@ impl Traffic {
             frames: frames(protocol.duration_s).max(unit),
             mode: spec.mode,
             keep_samples: false,
+            residual_ns: RESIDUAL_NS,
             tagged: None,
         }
     }

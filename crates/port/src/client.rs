@@ -5,7 +5,10 @@ use crate::live::{Live, Plan};
 use crate::paced::{Arrivals, Departures, Seen, Sent, drive};
 use crate::route::{self, Joint, Route};
 use crate::{Beside, ClientError, Receive, Transmit, pin};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Relaxed, Release},
+};
 use std::sync::{Arc, Mutex};
 use usect_clock::Clock;
 use usect_clock::watch::Watch;
@@ -179,6 +182,7 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
             pinned(cores.0)?;
             let mut watch = spins.then(|| Watch::new(clock));
             let mut half = Departures::new(clock, tx, plan, live, !spins).behind(*before);
+            live.wait_for_receiver();
             drive(clock, &mut half, watch.as_mut())?;
             let watched = watch.map(|w| w.finish("sender", Some(cores.0), &control.bridge()));
             Ok::<_, ClientError>((half.finish(), watched))
@@ -188,6 +192,7 @@ impl<T: Transmit, R: Receive> PacketClient<T, R> {
             pinned(cores.1)?;
             let mut watch = spins.then(|| Watch::new(clock));
             let mut halves = (&mut *beside, Arrivals::new(clock, rx, plan, live));
+            live.receiving.store(true, Release);
             drive(clock, &mut halves, watch.as_mut())?;
             let watched = watch.map(|w| w.finish("receiver", Some(cores.1), &control.bridge()));
             Ok::<_, ClientError>((halves.1.finish(), watched))

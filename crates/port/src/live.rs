@@ -6,7 +6,7 @@ use crate::route::Joint;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
-    Ordering::{Relaxed, Release},
+    Ordering::{Acquire, Relaxed, Release},
 };
 use usect_core::buckets::Recorder;
 use usect_core::frame::HEADERS;
@@ -38,6 +38,8 @@ pub(crate) struct Live {
     pub(crate) arrived: AtomicU64,
     pub(crate) last_departure: AtomicU64,
     pub(crate) sending_done: AtomicBool,
+    /// Whoever receives looks at its port.
+    pub(crate) receiving: AtomicBool,
     /// Nobody receives any more, so nothing more need be sent.
     pub(crate) receiver_gone: AtomicBool,
     pub(crate) stop: Arc<AtomicBool>,
@@ -48,6 +50,13 @@ impl Live {
     #[inline]
     pub(crate) fn cut_short(&self) -> bool {
         self.stop.load(Relaxed) || self.receiver_gone.load(Relaxed)
+    }
+
+    /// Waits until somebody receives, or nobody will: what leaves sooner may find a queue that nobody empties yet.
+    pub(crate) fn wait_for_receiver(&self) {
+        while !self.receiving.load(Acquire) && !self.cut_short() {
+            std::thread::yield_now();
+        }
     }
 
     /// Nothing more will leave: the wait for residual frames begins. Only the first call counts.

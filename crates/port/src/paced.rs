@@ -20,8 +20,6 @@ use usect_core::tracker::{Arrival, Departure, Flows};
 use usect_core::trains;
 use usect_core::trial::{Tagged, Traffic};
 
-/// How long after the last departure residual frames are waited for (RFC 2544 §23).
-const RESIDUAL_NS: u64 = 2_000_000_000;
 /// How long it must be quiet, once every frame is in, before nothing more is expected.
 const QUIET_NS: u64 = 20_000_000;
 /// A sender that is behind its schedule by this, and by 2% of the time that has passed, can't keep the rate ...
@@ -386,7 +384,7 @@ impl<'a, 'p, R: Receive> Arrivals<'a, 'p, R> {
     fn residual_time_is_over(&self, now: Tsc) -> bool {
         let last_departure = self.live.last_departure.load(Relaxed);
         let since = self.clock.rate().ns(now.0.saturating_sub(last_departure));
-        self.live.sending_done.load(Acquire) && since > RESIDUAL_NS
+        self.live.sending_done.load(Acquire) && since > self.plan.traffic.residual_ns
     }
 }
 

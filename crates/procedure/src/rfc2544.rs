@@ -51,14 +51,14 @@ impl Rfc2544 {
     /// Each client and size, with what is known of it.
     fn each<'a>(&'a self, trials: &'a [TrialRecord]) -> impl Iterator<Item = (&'a ClientSpec, Known<'a>)> {
         let of = |client: &'a ClientSpec| {
-            let known = |size: &FrameSize| (client, Known::of(&self.suite, &client.name, *size, trials));
+            let known = |size: &FrameSize| (client, Known::of(&self.suite, client, *size, trials));
             self.suite.sizes.iter().map(known).collect::<Vec<_>>()
         };
         self.clients.iter().flat_map(of)
     }
 
     fn trial(&self, client: &ClientSpec, size: FrameSize, asked: Asked, trials: &[TrialRecord]) -> Trial {
-        let Suite { learning_frames, settle_s, rest_s, loopback, .. } = &self.suite;
+        let Suite { learning_frames, settle_s, residual_s, rest_s, loopback, .. } = &self.suite;
         let ns = |seconds: f64| (seconds * 1e9) as u64;
         let mut client = client.clone();
         if let (true, Some(Loopback::Ports { tx, rx })) = (asked.loopback, loopback) {
@@ -68,6 +68,7 @@ impl Rfc2544 {
         let traffic = Traffic {
             pattern: asked.pattern,
             tagged: asked.tagged,
+            residual_ns: ns(*residual_s),
             ..Traffic::evenly(size, asked.rate.unwrap_or_else(|| spec.resolve(size.with_fcs())), asked.frames)
         };
         let case = Case { frame_size: Some(size), rate: Some(spec), loopback: asked.loopback, ..Case::default() };

@@ -154,6 +154,9 @@ pub(crate) fn traffic(traffic: &Traffic, asked: &TrafficSpec) -> String {
 /// How often and how long each client measured.
 pub(crate) fn protocol(header: &Header) -> String {
     let p = &header.protocol;
+    if header.rfc2544.is_some() {
+        return "RFC 2544".to_owned();
+    }
     let runs = if p.runs == 1 { "one run".to_owned() } else { format!("{} runs", p.runs) };
     // Of some the number of frames says how long they take.
     let each = match header.procedure.as_str() {

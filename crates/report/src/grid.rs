@@ -21,6 +21,15 @@ impl Grid {
     }
 }
 
+impl Grid {
+    /// Adds lines of as many cells.
+    pub(crate) fn extend(&mut self, lines: Vec<Line>) {
+        let Grid { head, numeric, lines: own } = Grid::new(std::mem::take(&mut self.head), lines);
+        (self.head, self.numeric) = (head, numeric);
+        self.lines.extend(own);
+    }
+}
+
 /// A line of a [`Grid`].
 #[derive(Serialize)]
 pub(crate) struct Line {

@@ -20,6 +20,7 @@ mod page;
 mod plots;
 mod series;
 pub mod store;
+mod suite;
 mod sweep;
 mod table;
 mod trains;

@@ -3,6 +3,8 @@
 use crate::StoredRun;
 use crate::plots::Plots;
 use crate::series::{Series, labelled, letter};
+use crate::suite;
+use crate::suite::page::SUITE;
 use crate::sweep::{self, Swept};
 use crate::view::View;
 use minijinja::value::{Serde, Value};
@@ -10,11 +12,12 @@ use minijinja::{Environment, context};
 use serde::Serialize;
 
 /// Those of every page, and of each. `.html` turns the escaping of every value on.
-const TEMPLATES: [(&str, &str); 4] = [
+const TEMPLATES: [(&str, &str); 5] = [
     ("base.html", include_str!("../templates/base.html")),
     ("grid.html", include_str!("../templates/grid.html")),
     (RUNS.template, include_str!("../templates/report.html")),
     (MONITOR.template, include_str!("../templates/monitor.html")),
+    (SUITE.template, include_str!("../templates/suite.html")),
 ];
 const STYLE: &str = include_str!("../templates/report.css");
 const HELPERS: &str = include_str!("../templates/charts.js");
@@ -23,8 +26,8 @@ const CHARTS: &str = include_str!(concat!(env!("OUT_DIR"), "/plotly.min.js.gz.b6
 
 /// A kind of page.
 pub(crate) struct Kind {
-    template: &'static str,
-    script: &'static str,
+    pub(crate) template: &'static str,
+    pub(crate) script: &'static str,
 }
 
 /// Of runs.
@@ -46,6 +49,9 @@ pub enum PageError {
 /// The page of one run, or of several laid over each other. It loads nothing: style, script, chart
 /// library and data are inside, and its content security policy forbids requests.
 pub fn html(runs: &[StoredRun]) -> Result<String, PageError> {
+    if let Some(page) = suite::page::html(runs) {
+        return page;
+    }
     let swept: Vec<Swept> = runs.iter().flat_map(|run| sweep::of(&run.run)).collect();
     // Of hundreds of cases, no lines of their own.
     let series = if swept.is_empty() { Series::all(runs) } else { Vec::new() };

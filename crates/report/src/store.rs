@@ -3,6 +3,7 @@
 
 use crate::hlog::{self, Log};
 use crate::page::{self, PageError};
+use crate::suite::csv;
 use crate::{ClientHistograms, Histograms};
 use jiff::{Timestamp, Zoned};
 use serde_json::Value;
@@ -19,6 +20,7 @@ use usect_core::trial::{INTERRUPTED, Trial, TrialResult};
 const RUN_JSON: &str = "run.json";
 const HISTOGRAMS: &str = "histograms";
 const REPORT: &str = "report.html";
+const SUITE_CSV: &str = "rfc2544.csv";
 
 /// A run read from its folder.
 #[derive(Debug, Clone, PartialEq)]
@@ -138,6 +140,9 @@ impl RunFolder {
         let json = json.map_err(|reason| StoreError::Write { path: self.path.join(RUN_JSON), reason })?;
         write(&self.path, RUN_JSON, json.as_bytes())?;
         self.saved.store(true, Ordering::Relaxed);
+        if let Some(record) = &stored.run.header.rfc2544 {
+            write(&self.path, SUITE_CSV, csv::of(&record.findings).as_bytes())?;
+        }
         write(&self.path, REPORT, page::html(std::slice::from_ref(&stored))?.as_bytes())?;
         Ok(stored)
     }

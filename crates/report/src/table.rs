@@ -3,10 +3,10 @@
 use crate::sweep::{self, Swept};
 use crate::trains::Written;
 use crate::view::caveats;
-use crate::{calibrated, converge, format, trains, verdict};
+use crate::{calibrated, converge, format, suite, trains, verdict};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, TableStyle};
 use std::fmt::Write;
-use usect_core::run::{ClientRecord, Record, Run, StreamRecord};
+use usect_core::run::{ClientRecord, Record, Run, StreamRecord, SuiteRecord};
 use usect_core::stall::CoreStalls;
 use usect_core::stats::{Estimate, Interval, LADDER, Quantile};
 use usect_core::tracker::Counts;
@@ -14,6 +14,9 @@ use usect_core::tracker::Counts;
 /// The run in text for a terminal of 80 columns or more. No escape codes unless `color`.
 pub fn table(run: &Run, color: bool) -> String {
     let page = Page { run, color };
+    if let Some(record) = suite::of(run) {
+        return [page.header(), page.suite(record), page.platform()].join("\n\n") + "\n";
+    }
     let swept = sweep::of(run);
     if !swept.is_empty() {
         return [page.header(), page.swept(&swept), page.platform()].join("\n\n") + "\n";
@@ -44,7 +47,9 @@ impl Page<'_> {
             vec![self.styled("1", &plain(&header.scenario.title)), setup(self.run), plain(&format::protocol(header))];
         lines.push(format!("run {}, {}, usect {}", plain(&header.id), plain(&header.created), plain(&header.usect)));
         lines.extend(verdict::banners(header).iter().map(|b| self.styled("1;33", &plain(b))));
-        let partial = self.run.trials.iter().filter_map(|t| Some((&t.trial, t.partial.as_ref()?)));
+        // In a suite, a load that the sender can't reach is a result.
+        let partial = self.run.trials.iter().filter(|t| t.trial.purpose.is_none());
+        let partial = partial.filter_map(|t| Some((&t.trial, t.partial.as_ref()?)));
         lines.extend(
             partial.map(|(t, why)| self.styled("33", &format!("PARTIAL, {} run {}: {}", t.label(), t.run, plain(why)))),
         );
@@ -72,6 +77,29 @@ impl Page<'_> {
         let caveats = rows.iter().filter_map(|row| Some((row.client, row.caveat()?)));
         let cells = rows.iter().map(|row| (row.client, row.cells().into()));
         self.section("converge", &converge::HEADS, cells, caveats, converge::READING)
+    }
+
+    /// The benchmarks of a suite, a table each, and where they are not as the RFC says.
+    fn suite(&self, record: &SuiteRecord) -> String {
+        let mut text = Vec::new();
+        for sheet in suite::sheets(record, &str::to_owned) {
+            let mut table = self.table(std::iter::once(String::new()).chain(sheet.heads), 1);
+            for (name, cells) in sheet.rows {
+                table.add_row(named(&name, cells.iter().map(|cell| cell.figure.clone())));
+                if cells.iter().any(|cell| cell.interval.is_some()) {
+                    table.add_row(named("", cells.into_iter().map(|cell| cell.interval.unwrap_or_default())));
+                }
+            }
+            let title = self.styled("1", &format!("{} ({})", sheet.title, sheet.source));
+            text.push([title, trimmed(&table), self.styled("2", &wrapped(sheet.reading))].join("\n"));
+        }
+        let says = suite::says(record);
+        text.extend((!says.is_empty()).then(|| says.join("\n")));
+        let deviations = &record.findings.deviations;
+        let each = deviations.iter().map(|deviation| format!("  {}: {}", deviation.section, deviation.what));
+        let heading = if deviations.is_empty() { "everything is as RFC 2544 says" } else { "not as the RFC says:" };
+        text.push(std::iter::once(heading.to_owned()).chain(each).collect::<Vec<_>>().join("\n"));
+        text.join("\n\n")
     }
 
     /// A line per size.
@@ -283,6 +311,9 @@ fn shown() -> impl Iterator<Item = Quantile> {
 
 fn setup(run: &Run) -> String {
     let dut = run.header.scenario.dut.name();
+    if let Some(record) = suite::of(run) {
+        return format!("{}, DUT {dut}", suite::how(&record.suite));
+    }
     if run.header.procedure == "sweep" {
         return format!("{}, DUT {dut}", sweep::asked(&run.header.scenario));
     }

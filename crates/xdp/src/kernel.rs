@@ -41,7 +41,6 @@ const HEAD_START_NS: u64 = 300_000;
 /// Frames that leave together where there is no pace.
 const UNPACED_BATCH: u32 = 64;
 /// How long residual frames are waited for (RFC 2544 §23), and how long it must be quiet before that.
-const RESIDUAL: Duration = Duration::from_secs(2);
 const QUIET: Duration = Duration::from_millis(20);
 /// A generator this far behind its schedule, and by 2% of the time that has passed, can't keep the rate.
 const HOPELESS_NS: u64 = 200_000_000;
@@ -250,10 +249,10 @@ impl KernelClient {
     /// Waits until every frame is in and it is quiet, or RFC 2544's two seconds are over.
     fn await_residual_frames(&self) {
         let stamps = &self.loaded.state.stamps;
-        let begun = Instant::now();
+        let (begun, residual) = (Instant::now(), Duration::from_nanos(self.traffic.residual_ns));
         let mut activity = stamps.activity();
         let mut quiet_since = Instant::now();
-        while begun.elapsed() < RESIDUAL {
+        while begun.elapsed() < residual {
             std::thread::sleep(Duration::from_millis(2));
             let now = stamps.activity();
             if now != activity {

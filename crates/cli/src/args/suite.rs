@@ -89,7 +89,10 @@ pub(crate) struct Rfc2544 {
     /// How long learning frames settle before each trial [default: 2s, quick: 20ms].
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     pub(crate) settle: Option<u64>,
-    /// How long the device is left alone after each trial [default: 5s, quick: 0s].
+    /// How long residual frames are waited for after each trial [default: 2s, quick: 0.2s].
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
+    pub(crate) residual: Option<u64>,
+    /// How long the device is left alone after that [default: 5s, quick: 0s].
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     pub(crate) rest: Option<u64>,
     /// Go on with a run that was interrupted: its folder. Everything else was said when it was begun.

@@ -16,5 +16,6 @@ mod refused;
 mod reports;
 mod signals;
 mod stamps;
+mod suites;
 mod trains;
 mod world;

@@ -17,8 +17,6 @@ const OFFER_S: f64 = 0.5;
 const TAGS: u64 = 5_000;
 /// Seconds that a trial takes beside its traffic.
 const OVERHEAD_S: f64 = 0.5;
-/// Seconds for which residual frames are waited for, where some are lost (RFC 2544 §23).
-const RESIDUAL_S: f64 = 2.0;
 
 /// A trial that a benchmark asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,7 +56,8 @@ fn percent_of(load: u64, percent: u32) -> u64 {
 impl Known<'_> {
     /// The next trial of a benchmark; none, where it is over or can't be.
     pub(super) fn ask(&self, benchmark: Benchmark, loopback: bool) -> Option<Asked> {
-        if self.verdict().is_some() {
+        let blind = matches!(benchmark, Benchmark::Recovery | Benchmark::Reset) && !self.sees_each;
+        if self.verdict().is_some() || blind {
             return None;
         }
         match benchmark {
@@ -172,13 +171,13 @@ impl Known<'_> {
         let with = |lasts_s: f64| lasts_s + suite.settle_s + suite.rest_s + OVERHEAD_S;
         let (extent, trials, each_s) = match benchmark {
             Benchmark::Check | Benchmark::Offer => (Extent { lasts_s: 0.0, times: 1 }, 1.0, with(OFFER_S)),
-            Benchmark::Throughput => (suite.throughput, steps, with(suite.throughput.lasts_s) + RESIDUAL_S / 2.0),
+            Benchmark::Throughput => (suite.throughput, steps, with(suite.throughput.lasts_s) + suite.residual_s / 2.0),
             Benchmark::Latency => (suite.latency, suite.loads.len() as f64, with(suite.latency.lasts_s)),
-            Benchmark::Loss => (suite.loss, 5.0, with(suite.loss.lasts_s) + RESIDUAL_S / 2.0),
-            Benchmark::BackToBack => (suite.back_to_back, 2.0 * steps, with(0.1) + RESIDUAL_S / 2.0),
-            Benchmark::Recovery => (suite.recovery, 1.0, with(2.0 * suite.recovery.lasts_s) + RESIDUAL_S),
+            Benchmark::Loss => (suite.loss, 5.0, with(suite.loss.lasts_s) + suite.residual_s / 2.0),
+            Benchmark::BackToBack => (suite.back_to_back, 2.0 * steps, with(0.1) + suite.residual_s / 2.0),
+            Benchmark::Recovery => (suite.recovery, 1.0, with(2.0 * suite.recovery.lasts_s) + suite.residual_s),
             Benchmark::Reset if suite.reset_command.is_none() => return 0.0,
-            Benchmark::Reset => (suite.reset, 1.0, with(suite.reset.lasts_s) + RESIDUAL_S),
+            Benchmark::Reset => (suite.reset, 1.0, with(suite.reset.lasts_s) + suite.residual_s),
         };
         if self.ask(benchmark, loopback).is_none() && self.is_ready(benchmark) {
             return 0.0;

@@ -2,8 +2,10 @@
 
 use crate::search::{Binary, Found, Goal, Mlr, Range, Search, Tried};
 use usect_core::frame::FrameSize;
+use usect_core::port_name::Engine;
 use usect_core::rate::RateSpec;
 use usect_core::run::TrialRecord;
+use usect_core::scenario::ClientSpec;
 use usect_core::suite::{Benchmark, SearchKind, Suite};
 use usect_core::trial::Trial;
 
@@ -24,18 +26,31 @@ pub(super) struct Known<'a> {
     pub(super) suite: &'a Suite,
     pub(super) client: &'a str,
     pub(super) size: FrameSize,
+    /// Whether it is known which frames are lost, and when others arrive.
+    pub(super) sees_each: bool,
     own: Vec<&'a TrialRecord>,
 }
 
 impl<'a> Known<'a> {
-    pub(super) fn of(suite: &'a Suite, client: &'a str, size: FrameSize, trials: &'a [TrialRecord]) -> Known<'a> {
-        let mut known = Known { suite, client, size, own: Vec::new() };
+    pub(super) fn of(
+        suite: &'a Suite,
+        client: &'a ClientSpec,
+        size: FrameSize,
+        trials: &'a [TrialRecord],
+    ) -> Known<'a> {
+        let sees_each = client.engine != Engine::Kernel;
+        let mut known = Known { suite, client: &client.name, size, sees_each, own: Vec::new() };
         known.own = trials.iter().filter(|record| known.is_of(&record.trial)).collect();
         known
     }
 
     pub(super) fn is_of(&self, trial: &Trial) -> bool {
         trial.client.name == self.client && trial.traffic.frame_size == self.size
+    }
+
+    /// Frames of all trials that found no room in the receiving port's own queue.
+    pub(super) fn own_lost(&self) -> u64 {
+        self.own.iter().map(|record| record.measured.counts.lost - record.measured.lost_on_path()).sum()
     }
 
     /// The trials of a benchmark, in order.
@@ -173,10 +188,11 @@ pub(super) fn is_offered(record: &TrialRecord) -> bool {
     record.partial.is_none() && reached(record) >= OFFERED
 }
 
-/// Share of the frames that were lost, both ways where both were measured.
+/// Share of the frames that the path lost, both ways where both were measured.
 pub(super) fn loss(record: &TrialRecord) -> f64 {
-    let back = record.measured.streams.iter().filter(|stream| stream.name == "back").map(|stream| &stream.counts);
-    let (sent, lost) =
-        back.chain([&record.measured.counts]).fold((0, 0), |(sent, lost), c| (sent + c.sent, lost + c.lost));
+    let back = record.measured.streams.iter().filter(|stream| stream.name == "back");
+    let each = back.map(|stream| (stream.counts.sent, stream.counts.lost));
+    let there = (record.measured.counts.sent, record.measured.lost_on_path());
+    let (sent, lost) = each.chain([there]).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     if sent == 0 { 1.0 } else { lost as f64 / sent as f64 }
 }

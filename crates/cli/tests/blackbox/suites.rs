@@ -1,0 +1,233 @@
+//! The benchmarks of RFC 2544: against devices whose limits are known, interrupted, and where they can't be.
+
+use crate::world::{World, output, read_run, until};
+use nix::sys::signal::Signal;
+use std::fs;
+use std::path::Path;
+use usect_core::findings::{Findings, SizeFindings};
+use usect_core::run::Run;
+use usect_core::suite::Benchmark;
+
+/// Every frame size takes its own load, so what a scenario says here counts for nothing.
+const TRAFFIC: &str = "{ frame_size = 64, rate = 1 }";
+/// 148,809 frames of 64 bytes a second, which any host here can offer inside a process.
+const LINE: &str = "100 Mbit/s";
+
+/// A token bucket inside the process. What waits is many milliseconds' worth, so that no usual stall of the host is a loss.
+fn bucket(world: &World, rate: u32, queue: u32) -> String {
+    let bucket = format!("bucket = {{ rate = {rate}, depth = 1, queue = {} }}", queue - 1);
+    world.scenario(&format!("{{ kind = \"spool\", engine = \"mem\", delay_ns = 1000, {bucket} }}"), TRAFFIC, &["mem"])
+}
+
+fn findings(run: &Run) -> &Findings {
+    &run.header.rfc2544.as_ref().unwrap().findings
+}
+
+fn sizes(run: &Run) -> &[SizeFindings] {
+    &findings(run).clients[0].sizes
+}
+
+fn near(value: f64, expected: f64, share: f64) -> bool {
+    (value / expected - 1.0).abs() <= share
+}
+
+/// The bounds of the throughput hold the limit, apart from what is buffered in a trial of a second, and the buffer is found.
+fn assert_found(size: &SizeFindings, rate: f64, queue: f64) {
+    let throughput = size.throughput[0].fps.as_ref().unwrap().mean.value;
+    assert!(throughput >= 0.96 * rate && throughput <= rate + queue + 1.0, "{throughput} for {rate}");
+    let bursts = size.back_to_back.as_ref().unwrap();
+    let burst = queue / (1.0 - rate / bursts.fps);
+    assert!(near(bursts.frames.mean.value, burst, 0.04), "{bursts:?} for a burst of {burst}");
+    // The throughput is that of trials in which the buffer counts, too.
+    assert!(near(bursts.buffer_frames.unwrap(), queue, 0.1), "{bursts:?} for {queue}");
+}
+
+#[test]
+fn the_throughput_and_the_buffer_of_a_token_bucket_are_found() {
+    let Some(world) = World::new() else { return };
+    for (rate, queue) in [(20_000, 500), (60_000, 1_500)] {
+        let scenario = bucket(&world, rate, queue);
+        let args = ["--quick", "--line-rate", LINE, "--sizes", "64,128", "--search", "verified"];
+        world.succeeds(&[&["rfc2544", &scenario, "--benchmark", "throughput,back-to-back"], &args[..]].concat());
+        let (run, folder) = world.newest_run();
+        assert_eq!(sizes(&run).len(), 2);
+        for size in sizes(&run) {
+            assert_eq!(size.offered_fps.map(f64::floor), Some(size.line_fps.floor()), "the line is offered");
+            assert_found(size, rate.into(), queue.into());
+        }
+        let csv = fs::read_to_string(folder.join("rfc2544.csv")).unwrap();
+        let columns = |line: &str| line.split(',').count();
+        assert!(csv.lines().count() > 10 && csv.lines().all(|line| columns(line) == 13), "{csv}");
+        assert!(csv.contains("mem,64,back-to-back,,,148809,false,burst,frames,"), "{csv}");
+    }
+    world.assert_clean();
+}
+
+/// A bridge in a namespace between two others, whose outgoing interface has Linux's token bucket.
+fn tbf(limit: &str) {
+    for name in ["f-tx", "f-dut", "f-rx"] {
+        output("ip", &["netns", "add", name]);
+    }
+    let ip = |args: &str| output("ip", &args.split(' ').collect::<Vec<_>>());
+    ip("-n f-dut link add d0 type veth peer name t0 netns f-tx");
+    ip("-n f-dut link add d1 type veth peer name r0 netns f-rx");
+    ip("-n f-dut link add br0 type bridge");
+    for name in ["d0", "d1"] {
+        ip(&format!("-n f-dut link set {name} master br0 up"));
+    }
+    ip("-n f-dut link set br0 up");
+    ip("-n f-tx link set t0 up");
+    ip("-n f-rx link set r0 up");
+    let qdisc = format!("netns exec f-dut tc qdisc add dev d1 root tbf {limit}");
+    ip(&qdisc);
+}
+
+#[test]
+fn the_throughput_and_the_buffer_of_linux_tbf_are_found() {
+    let Some(world) = World::new() else { return };
+    // 60 bytes each: 20,000 frames a second; 50 tokens and 600 places.
+    tbf("rate 9600kbit burst 3000 limit 36000");
+    let ports = ["--tx", "packet:t0@f-tx", "--rx", "packet:r0@f-rx"];
+    let args = ["--quick", "--line-rate", LINE, "--sizes", "64", "--search", "verified"];
+    world.succeeds(&[&["rfc2544", "--benchmark", "throughput,back-to-back"], &ports[..], &args].concat());
+    let (run, _) = world.newest_run();
+    assert_found(&sizes(&run)[0], 20_000.0, 650.0);
+}
+
+#[test]
+fn the_whole_suite_is_measured_through_a_forwarder() {
+    let Some(world) = World::new() else { return };
+    let scenario = world.scenario("{ kind = \"bridge\" }", TRAFFIC, &["xdp"]);
+    // Slow enough for a busy host to offer the line.
+    let reset = "ip -n usect-dut link set d1 down; sleep 1; ip -n usect-dut link set d1 up";
+    let args = ["--quick", "--line-rate", "10 Mbit/s", "--sizes", "64,1518", "--loopback", "--runs", "2", "--yes"];
+    world.succeeds(&[&["rfc2544", &scenario, "--reset", reset, "--search", "verified"], &args[..]].concat());
+    let (run, folder) = world.newest_run();
+    let all: Vec<Benchmark> = run.header.rfc2544.as_ref().unwrap().suite.benchmarks.clone();
+    assert_eq!(all, Benchmark::ALL);
+    let [small, large] = sizes(&run) else { panic!("{:?}", findings(&run)) };
+    for size in [small, large] {
+        assert_eq!(size.verdict, None);
+        assert!(size.throughput[0].fps.is_some() && size.loss.len() >= 2, "{size:?}");
+        let loads: Vec<(u32, bool)> = size.latency.iter().map(|found| (found.percent, found.loopback)).collect();
+        assert_eq!(loads, [false, true].map(|loopback| [10, 50, 90, 100].map(|load| (load, loopback))).concat());
+        for found in &size.latency {
+            assert!(found.stamped > 0 && found.stamped + found.lost + found.own_lost == found.sent, "{found:?}");
+            assert_eq!(found.tagged_ns.as_ref().map(|tagged| tagged.values.len()), Some(2), "{found:?}");
+        }
+        assert!(size.back_to_back.is_some() && size.recovery.is_some());
+    }
+    let reset = small.reset.as_ref().unwrap();
+    assert!(reset.seconds.as_ref().unwrap().values.iter().all(|seconds| *seconds >= 1.0), "{reset:?}");
+    assert!(large.reset.is_none(), "for the smallest frames only");
+    let page = fs::read_to_string(folder.join("report.html")).unwrap();
+    for part in ["Throughput", "Frame loss rate", "System recovery", "Deviations", "throughput-plot"] {
+        assert!(page.contains(part), "the page lacks {part}");
+    }
+    let shown = world.succeeds(&["report", folder.to_str().unwrap()]).stdout;
+    assert!(shown.contains("Back-to-back frames (RFC 2544 §26.4, RFC 9004)") && shown.contains("not as the RFC says"));
+    world.assert_clean();
+}
+
+/// Ends a suite when it has some trials, and returns its folder.
+fn interrupted(world: &World, signal: Signal) -> std::path::PathBuf {
+    let scenario = bucket(world, 20_000, 500);
+    let args = ["--quick", "--line-rate", LINE, "--sizes", "64", "--benchmark", "throughput,latency,loss"];
+    let others = world.runs().len();
+    let mut run = world.start(&[&["rfc2544", &scenario], &args[..]].concat());
+    let trials = |folder: &Path| fs::read(folder.join("run.json")).map_or(0, |_| read_run(folder).trials.len());
+    let folder = || world.runs().get(others).map(|name| world.path("runs").join(name));
+    run.until("five trials", || folder().is_some_and(|folder| trials(&folder) >= 5));
+    run.signal(signal);
+    run.end();
+    folder().unwrap()
+}
+
+#[test]
+fn an_interrupted_suite_goes_on_where_it_was() {
+    let Some(world) = World::new() else { return };
+    for signal in [Signal::SIGINT, Signal::SIGKILL] {
+        let folder = interrupted(&world, signal);
+        let before = read_run(&folder);
+        assert!(before.header.partial.is_some());
+        let whole = before.trials.iter().filter(|trial| trial.partial.as_deref() != Some("interrupted")).count();
+        let resumed = world.succeeds(&["rfc2544", "--resume", folder.to_str().unwrap()]);
+        assert!(resumed.stdout.contains("RESUMED: it had been interrupted"), "{}", resumed.stdout);
+        let after = read_run(&folder);
+        assert_eq!((after.header.partial.as_ref(), after.header.resumed.len()), (None, 1));
+        assert!(after.trials.len() > whole, "{} trials", after.trials.len());
+        assert_eq!(after.trials[..whole], before.trials[..whole], "what was measured is measured");
+        assert_eq!(sizes(&after)[0].latency.len(), 4);
+        assert!(fs::read_to_string(folder.join("report.html")).unwrap().contains("RESUMED"));
+        let again = world.refuses(&["rfc2544", "--resume", folder.to_str().unwrap()]);
+        assert!(again.contains("was not interrupted"), "{again}");
+    }
+}
+
+#[test]
+fn a_device_that_passes_nothing_and_a_link_that_goes_down_end_it() {
+    let Some(world) = World::new() else { return };
+    world.succeeds(&["lab", "up", "s", "--dut"]);
+    let ports = ["--tx", "xdp:t0@s-tx", "--rx", "xdp:r0@s-rx"];
+    let nothing = world.usect(&[&["rfc2544", "--quick", "--sizes", "64,512"], &ports[..]].concat());
+    assert_eq!(nothing.code, Some(2), "{nothing:?}");
+    assert!(nothing.stderr.contains("passes no frames of 64 bytes: none of 100 arrived"), "{nothing:?}");
+    assert_eq!(world.newest_run().0.trials.len(), 2, "no search for what isn't there");
+    world.succeeds(&["lab", "down", "s"]);
+
+    world.succeeds(&["lab", "up", "s"]);
+    let args = ["--quick", "--sizes", "64", "--line-rate", "1 Mbit/s", "--trial", "60s", "--benchmark", "throughput"];
+    let mut run = world.start(&[&["rfc2544"], &args[..], &ports].concat());
+    let frames = || {
+        let link = crate::world::links(&["-n", "s-rx", "-s", "-j", "link", "show", "dev", "r0"]);
+        link[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
+    };
+    // Its check and its offer are behind it.
+    run.until("traffic arrives", || frames() > 2_500);
+    output("ip", &["-n", "s-rx", "link", "set", "r0", "down"]);
+    assert_eq!(run.end().code(), Some(2), "{}", run.printed());
+    assert!(run.printed().contains("down"), "{}", run.printed());
+    assert!(run.printed().contains("--resume"), "{}", run.printed());
+    output("ip", &["-n", "s-rx", "link", "set", "r0", "up"]);
+    until("the link is up", || {
+        output("ip", &["-n", "s-tx", "link", "show", "dev", "t0"]).contains("LOWER_UP").then_some(())
+    });
+    world.succeeds(&["lab", "down", "s"]);
+    world.assert_clean();
+}
+
+#[test]
+fn suites_that_can_not_be() {
+    let Some(world) = World::new() else { return };
+    let scenario = bucket(&world, 20_000, 500);
+    let wire = world.file(
+        "wire.toml",
+        "title = \"t\"\ntraffic = { frame_size = 64, rate = 1 }\ndut = { kind = \"wire\" }\n[[client]]\nname = \"xdp\"\nengine = \"xdp\"\n",
+    );
+    let poisson = world.file(
+        "poisson.toml",
+        "title = \"t\"\ntraffic = { frame_size = 64, rate = 1, pattern = { kind = \"poisson\" } }\ndut = { kind = \"wire\" }\n[[client]]\nname = \"xdp\"\nengine = \"xdp\"\n",
+    );
+    for (args, parts) in [
+        (&[&wire, "--sizes", "9018"][..], &["XDP carries frames up to 3524 bytes"][..]),
+        (&[&scenario, "--sizes", "63"], &["64 to 9018"]),
+        (&[&scenario, "--benchmark", "speed"], &["throughput, latency, loss"]),
+        (&[&scenario, "--benchmark", "reset"], &["--reset COMMAND"]),
+        (&[&scenario, "--reset", "true"], &["add --yes"]),
+        (&[&scenario, "--line-rate", "20k"], &["bits per second"]),
+        (&[&scenario, "--width", "0.9"], &["width"]),
+        (&[&scenario, "--loss-ratio", "0,0.01", "--search", "binary"], &["--search mlr"]),
+        (&[&scenario, "--loads", "120"], &["1 to 100 percent"]),
+        (&[&scenario, "--trial", "0s"], &["0.01 to"]),
+        (&[&scenario, "--loopback-tx", "mem:a", "--loopback-rx", "mem:a"], &["its own loopback"]),
+        (&["--tx", "mem:a", "--rx", "mem:a", "--loopback"], &["--loopback-tx PORT"]),
+        (&[&poisson], &["leave pattern and vary out"]),
+        (&["--resume", "/nowhere"], &["/nowhere"]),
+    ] {
+        let sentence = world.refuses(&[&["rfc2544"], args].concat());
+        for part in parts {
+            assert!(sentence.contains(part), "{args:?}: {sentence:?} lacks {part:?}");
+        }
+    }
+    world.assert_clean();
+}
