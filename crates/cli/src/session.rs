@@ -59,6 +59,8 @@ pub(crate) struct Session {
     within_ns: Option<u64>,
     /// Frames of a trial, those of the warm-up before, where it isn't its duration that says how many.
     frames: Option<(u64, u64)>,
+    /// Whether a rate that a sender can't reach is a result.
+    goes_on: bool,
     /// The benchmarks, where it is a suite of them.
     suite: Option<Suite>,
     /// The folder of the run that it goes on with.
@@ -91,6 +93,7 @@ impl Session {
             calibrates: false,
             within_ns: None,
             frames: None,
+            goes_on: false,
             suite: None,
             resumes: None,
         })
@@ -125,6 +128,11 @@ impl Session {
     /// The same with these many frames in every trial, whatever their rate, first those of the warm-up.
     pub(crate) fn with_frames(self, warmup: u64, frames: u64) -> Session {
         Session { frames: Some((warmup, frames)), ..self }
+    }
+
+    /// The same, which goes on where a sender can't reach a rate.
+    pub(crate) fn going_on(self) -> Session {
+        Session { goes_on: true, ..self }
     }
 
     /// The same, for a suite of benchmarks.
@@ -340,6 +348,9 @@ impl Session {
         let mut procedure = CompareProcedure::new(&self.scenario, &self.protocol);
         if self.within_ns.is_some() {
             procedure = procedure.keeping_samples();
+        }
+        if self.goes_on {
+            procedure = procedure.going_on();
         }
         match self.frames {
             Some((warmup, frames)) => procedure.with_frames(warmup, frames),

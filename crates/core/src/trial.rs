@@ -141,6 +141,9 @@ pub struct Trial {
     /// What is done before and after.
     #[serde(default, skip_serializing_if = "Around::is_nothing")]
     pub around: Around,
+    /// Whether a rate that the sender can't reach is a result, and not the end of the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub goes_on: bool,
 }
 
 /// What is done before and after the traffic of a trial (RFC 2544 §23).
@@ -164,7 +167,15 @@ impl Around {
 impl Trial {
     /// A single one, as the scenario says.
     pub fn once(client: ClientSpec, traffic: Traffic) -> Trial {
-        Trial { client, run: 1, case: Case::default(), traffic, purpose: None, around: Around::default() }
+        Trial {
+            client,
+            run: 1,
+            case: Case::default(),
+            traffic,
+            purpose: None,
+            around: Around::default(),
+            goes_on: false,
+        }
     }
 
     /// The name of what it is a repetition of: the client, in its case, for a purpose.

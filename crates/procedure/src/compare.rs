@@ -13,6 +13,7 @@ pub struct Compare {
     clients: Vec<ClientSpec>,
     cases: Vec<(Case, Traffic)>,
     runs: u32,
+    goes_on: bool,
 }
 
 impl Compare {
@@ -23,6 +24,7 @@ impl Compare {
             clients: scenario.clients.clone(),
             cases: scenario.vary.cases().into_iter().map(traffic).collect(),
             runs: protocol.runs,
+            goes_on: false,
         }
     }
 }
@@ -32,6 +34,11 @@ impl Compare {
     pub fn with_frames(mut self, warmup: u64, frames: u64) -> Compare {
         self.cases.iter_mut().for_each(|(_, traffic)| (traffic.warmup_frames, traffic.frames) = (warmup, frames));
         self
+    }
+
+    /// The same, which goes on where a sender can't reach a rate.
+    pub fn going_on(self) -> Compare {
+        Compare { goes_on: true, ..self }
     }
 
     /// The same with every latency kept, in order.
@@ -65,7 +72,7 @@ impl Procedure for Compare {
         }
         let client = self.clients[done % clients].clone();
         let (case, traffic) = self.cases[done / clients % cases].clone();
-        Step::Run(Box::new(Trial { run, case, ..Trial::once(client, traffic) }))
+        Step::Run(Box::new(Trial { run, case, goes_on: self.goes_on, ..Trial::once(client, traffic) }))
     }
 
     fn trials(&self) -> Option<usize> {

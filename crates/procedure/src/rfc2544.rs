@@ -73,7 +73,7 @@ impl Rfc2544 {
         };
         let case = Case { frame_size: Some(size), rate: Some(spec), loopback: asked.loopback, ..Case::default() };
         let around = Around { learning_frames: *learning_frames, settle_ns: ns(*settle_s), rest_ns: ns(*rest_s) };
-        let trial = Trial { case, purpose: Some(asked.purpose), around, ..Trial::once(client, traffic) };
+        let trial = Trial { case, purpose: Some(asked.purpose), around, goes_on: true, ..Trial::once(client, traffic) };
         let label = trial.label();
         let before = trials.iter().filter(|record| record.trial.label() == label).count();
         Trial { run: before as u32 + 1, ..trial }

@@ -161,6 +161,7 @@ pub(crate) fn protocol(header: &Header) -> String {
     // Of some the number of frames says how long they take.
     let each = match header.procedure.as_str() {
         "sweep" => ", size and gap".to_owned(),
+        "loads" => format!(", size and rate, {} each", seconds(p.duration_s)),
         "convoy" | "train" => String::new(),
         _ => format!(", {} each after {} of warm-up", seconds(p.duration_s), seconds(p.warmup_s)),
     };

@@ -4,6 +4,7 @@ pub(crate) mod csv;
 pub(crate) mod page;
 
 use crate::format;
+use crate::loads::repeated;
 use crate::trains::Written;
 use usect_core::findings::{BackToBack, ClientFindings, Latency, Recovery, Repeated, Reset, SizeFindings, Throughput};
 use usect_core::run::{Run, SuiteRecord};
@@ -20,7 +21,7 @@ pub(crate) struct Sheet {
     /// Names of its columns.
     pub(crate) heads: Vec<String>,
     /// Its rows: what they are of, and their cells.
-    pub(crate) rows: Vec<(String, Vec<Written>)>,
+    pub(crate) rows: Vec<Row>,
     /// What the columns mean.
     pub(crate) reading: &'static str,
 }
@@ -38,7 +39,7 @@ pub(crate) fn sheets(record: &SuiteRecord, name: &dyn Fn(&str) -> String) -> Vec
         let bytes = format!("{} bytes", size.frame_size.with_fcs());
         if several { format!("{}, {bytes}", name(&client.client)) } else { bytes }
     };
-    let rows = |row: &dyn Fn(&SizeFindings) -> Vec<(String, Vec<Written>)>| -> Vec<(String, Vec<Written>)> {
+    let rows = |row: &dyn Fn(&SizeFindings) -> Vec<Row>| -> Vec<Row> {
         let each = findings.clients.iter().flat_map(|client| client.sizes.iter().map(move |size| (client, size)));
         let named = |(client, size): (&ClientFindings, &SizeFindings)| {
             let label = of(client, size);
@@ -92,16 +93,9 @@ fn seconds(value: f64) -> String {
     ns(value * 1e9)
 }
 
-/// The mean, and beneath it half of its 95% interval.
-fn repeated(value: &Option<Repeated>, write: fn(f64) -> String) -> Written {
-    let Some(value) = value else { return plain("n/a") };
-    let half = format!("± {}", write(value.mean.high - value.mean.value));
-    Written { figure: write(value.mean.value), interval: value.has_interval().then_some(half) }
-}
-
 const THROUGHPUT: [&str; 7] = ["may lose", "throughput", "of the line", "forwarded", "line", "offered", "trials"];
 
-fn throughput(rows: Vec<(String, Vec<Written>)>) -> Sheet {
+fn throughput(rows: Vec<Row>) -> Sheet {
     let heads = THROUGHPUT.map(str::to_owned).to_vec();
     let reading = "throughput: the highest rate of which no more than that share is lost, and beneath it the lowest that lost \
                    more (of one repetition) or the 95% interval of the mean. of the line: share of the theoretical most. \
@@ -110,7 +104,7 @@ fn throughput(rows: Vec<(String, Vec<Written>)>) -> Sheet {
     Sheet { id: "throughput", title: "Throughput", source: "RFC 2544 §26.1", heads, rows, reading }
 }
 
-fn throughputs(suite: &Suite, size: &SizeFindings) -> Vec<(String, Vec<Written>)> {
+fn throughputs(suite: &Suite, size: &SizeFindings) -> Vec<Row> {
     let asked = suite.has(Benchmark::Throughput) && size.throughput.is_empty() && size.verdict.is_some();
     if asked {
         let mut cells: Vec<Written> = THROUGHPUT.iter().map(|_| plain("–")).collect();
@@ -142,7 +136,7 @@ fn throughput_cells(size: &SizeFindings, found: &Throughput) -> Vec<Written> {
     ]
 }
 
-fn latency(rows: Vec<(String, Vec<Written>)>) -> Sheet {
+fn latency(rows: Vec<Row>) -> Sheet {
     let heads = ["tagged", "typical", "worst", "mean", "p50", "p99.9", "PDV", "lost"];
     let reading = "at: load in percent of the throughput. tagged: of the frame in the middle of the stream (RFC 2544 §26.2). \
                    typical, worst: median and 99.9th percentile of the tagged frames of the second half (RFC 8219 §7.2). mean, \
@@ -161,7 +155,7 @@ fn latency(rows: Vec<(String, Vec<Written>)>) -> Sheet {
     }
 }
 
-fn latency_row(latency: &Latency) -> (String, Vec<Written>) {
+fn latency_row(latency: &Latency) -> Row {
     let Latency { percent, fps, loopback, sent, lost, .. } = latency;
     let name = format!(" at {percent} %{}", if *loopback { ", loopback" } else { "" });
     let of = |value: &Option<Repeated>| repeated(value, ns);
@@ -178,7 +172,10 @@ fn latency_row(latency: &Latency) -> (String, Vec<Written>) {
     (name, cells)
 }
 
-type Rows<'a> = dyn Fn(&dyn Fn(&SizeFindings) -> Vec<(String, Vec<Written>)>) -> Vec<(String, Vec<Written>)> + 'a;
+/// What a row is of, and its cells.
+type Row = (String, Vec<Written>);
+/// Makes the rows of every size.
+type Rows<'a> = dyn Fn(&dyn Fn(&SizeFindings) -> Vec<Row>) -> Vec<Row> + 'a;
 
 fn loss(suite: &Suite, rows: &Rows<'_>) -> Sheet {
     let percents: Vec<u32> = (1..=10).rev().map(|tenth| tenth * 10).collect();
@@ -201,7 +198,7 @@ fn loss(suite: &Suite, rows: &Rows<'_>) -> Sheet {
     }
 }
 
-fn back_to_back(rows: Vec<(String, Vec<Written>)>) -> Sheet {
+fn back_to_back(rows: Vec<Row>) -> Sheet {
     let heads = ["longest burst", "at", "it takes", "corrected", "buffer"];
     let reading = "longest burst: frames at the highest rate of which none is lost. it takes: how long that is (RFC 9004's implied \
                    buffer time). corrected: without what is forwarded meanwhile, b/r·(1 − throughput/r); buffer: the same in \
@@ -231,7 +228,7 @@ fn burst_cells(found: &BackToBack) -> Vec<Written> {
     ]
 }
 
-fn recovery(rows: Vec<(String, Vec<Written>)>) -> Sheet {
+fn recovery(rows: Vec<Row>) -> Sheet {
     let reading = "From the first frame at half of the overload to the last one that was lost. The overload is 110 % of the \
                    throughput, or all that the sender can.";
     Sheet {
@@ -253,7 +250,7 @@ fn recovery_cells(found: &Recovery) -> Vec<Written> {
     vec![repeated(&found.seconds, seconds), plain(format::rate(found.overload_fps)), plain(of.join(", "))]
 }
 
-fn reset(rows: Vec<(String, Vec<Written>)>) -> Sheet {
+fn reset(rows: Vec<Row>) -> Sheet {
     Sheet {
         id: "reset",
         title: "Reset",

@@ -1,9 +1,10 @@
 //! The table for the terminal: at most 80 columns wide where names are short.
 
+use crate::loads::Loaded;
 use crate::sweep::{self, Swept};
 use crate::trains::Written;
 use crate::view::caveats;
-use crate::{calibrated, converge, format, suite, trains, verdict};
+use crate::{calibrated, converge, format, loads, suite, trains, verdict};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 use usect_core::run::{ClientRecord, Record, Run, StreamRecord, SuiteRecord};
@@ -16,6 +17,10 @@ pub fn table(run: &Run, color: bool) -> String {
     let page = Page { run, color };
     if let Some(record) = suite::of(run) {
         return [page.header(), page.suite(record), page.platform()].join("\n\n") + "\n";
+    }
+    let loaded = loads::of(run);
+    if !loaded.is_empty() {
+        return [page.header(), page.loaded(&loaded), page.platform()].join("\n\n") + "\n";
     }
     let swept = sweep::of(run);
     if !swept.is_empty() {
@@ -47,8 +52,8 @@ impl Page<'_> {
             vec![self.styled("1", &plain(&header.scenario.title)), setup(self.run), plain(&format::protocol(header))];
         lines.push(format!("run {}, {}, usect {}", plain(&header.id), plain(&header.created), plain(&header.usect)));
         lines.extend(verdict::banners(header).iter().map(|b| self.styled("1;33", &plain(b))));
-        // In a suite, a load that the sender can't reach is a result.
-        let partial = self.run.trials.iter().filter(|t| t.trial.purpose.is_none());
+        // Where trials go on, a load that the sender can't reach is a result.
+        let partial = self.run.trials.iter().filter(|t| !t.trial.goes_on);
         let partial = partial.filter_map(|t| Some((&t.trial, t.partial.as_ref()?)));
         lines.extend(
             partial.map(|(t, why)| self.styled("33", &format!("PARTIAL, {} run {}: {}", t.label(), t.run, plain(why)))),
@@ -100,6 +105,24 @@ impl Page<'_> {
         let heading = if deviations.is_empty() { "everything is as RFC 2544 says" } else { "not as the RFC says:" };
         text.push(std::iter::once(heading.to_owned()).chain(each).collect::<Vec<_>>().join("\n"));
         text.join("\n\n")
+    }
+
+    /// A line for each size at each rate.
+    fn loaded(&self, loaded: &[Loaded]) -> String {
+        let mut text = Vec::new();
+        for one in loaded {
+            let heads = std::iter::once(one.client.as_str()).chain(loads::HEADS).map(str::to_owned);
+            let mut table = self.table(heads, 1);
+            for cell in &one.cells {
+                let cells = cell.cells();
+                let name = format!("{} bytes at {}", cell.size, format::rate(cell.fps));
+                table.add_row(named(&name, cells.iter().map(|cell| cell.figure.clone())));
+                table.add_row(named("", cells.into_iter().map(|cell| cell.interval.unwrap_or_default())));
+            }
+            text.push(trimmed(&table));
+        }
+        text.push(self.styled("2", &wrapped(loads::READING)));
+        text.join("\n")
     }
 
     /// A line per size.
@@ -313,6 +336,9 @@ fn setup(run: &Run) -> String {
     let dut = run.header.scenario.dut.name();
     if let Some(record) = suite::of(run) {
         return format!("{}, DUT {dut}", suite::how(&record.suite));
+    }
+    if run.header.procedure == "loads" {
+        return format!("{}, DUT {dut}", loads::asked(&run.header.scenario));
     }
     if run.header.procedure == "sweep" {
         return format!("{}, DUT {dut}", sweep::asked(&run.header.scenario));

@@ -80,10 +80,10 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     })
 }
 
-/// In a suite of benchmarks, a rate that the sender can't reach is a result: how far it came.
+/// A rate that the sender can't reach, where that is a result: how far it came.
 fn unoffered(trial: &Trial, started: String, error: RigError) -> Result<TrialResult, RigError> {
     let (requested, achieved) = match &error {
-        RigError::Client { source: ClientError::Rate { requested, reached }, .. } if trial.purpose.is_some() => {
+        RigError::Client { source: ClientError::Rate { requested, reached }, .. } if trial.goes_on => {
             (*requested, *reached)
         }
         _ => return Err(error),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use usect_core::fiber::Fiber;
 use usect_core::frame::FrameSize;
 use usect_core::port_name::PortName;
+use usect_core::rate::RateSpec;
 
 /// Between which ports: a scenario's, or the user's own.
 #[derive(Debug, ClapArgs)]
@@ -105,8 +106,10 @@ Examples:
   usect sweep scenarios/fiber.toml --sizes 64..1522:54                      dispersion by size, peaks named
   usect sweep scenarios/fiber.toml --sizes 64..1522:243 --gaps 200ns..2us:200ns   heat map of sizes and gaps
   usect sweep --tx xdp:eth1 --rx xdp:eth2 --sizes 64..1518:32 --gaps 1us..20us:1us --frames 1000
+  usect sweep scenarios/metherxis.toml --sizes 128 --rates 100k..1000k:100k              share of frames stamped, by rate
+  usect sweep scenarios/metherxis.toml --sizes 64,128,256,512,1024,1280,1518 --rates 500k    the same by size
 
-A value is a number, and a range is FIRST..LAST:STEP.";
+A value is a number, and a range is FIRST..LAST:STEP; sizes and rates may be several, with commas.";
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Sweep {
@@ -121,11 +124,25 @@ pub(crate) struct Sweep {
     /// Frames of each size and gap, in each run.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..))]
     pub(crate) frames: u64,
+    /// Rates instead of gaps: drops, share of the frames stamped, and latency of each size at each, over 30 runs
+    /// [quick: 3].
+    #[arg(long, value_name = "RANGE", value_parser = rates, conflicts_with_all = ["gaps", "frames"])]
+    pub(crate) rates: Option<Rates>,
+    /// How long each size is sent at each of --rates, in each run [default: 1s, quick: 200ms].
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds, requires = "rates")]
+    pub(crate) lasts: Option<u64>,
+    /// Measure each size at each of --rates without the device, too, over a bare wire.
+    #[arg(long, requires = "rates")]
+    pub(crate) loopback: bool,
 }
 
 /// A range of frame sizes.
 #[derive(Debug, Clone)]
 pub(crate) struct Sizes(pub(crate) Vec<FrameSize>);
+
+/// Rates.
+#[derive(Debug, Clone)]
+pub(crate) struct Rates(pub(crate) Vec<RateSpec>);
 
 /// A range of times between frames, in nanoseconds.
 #[derive(Debug, Clone)]
@@ -134,8 +151,23 @@ pub(crate) struct Gaps(pub(crate) Vec<u64>);
 fn sizes(text: &str) -> Result<Sizes, String> {
     let bytes = |text: &str| frame_size(text).map(|size| u64::from(size.with_fcs()));
     let step = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a number of bytes"));
-    let all = range(text, bytes, step)?;
-    all.into_iter().map(|bytes| frame_size(&bytes.to_string())).collect::<Result<_, _>>().map(Sizes)
+    let all = text.split(',').map(|part| range(part, bytes, step)).collect::<Result<Vec<_>, _>>()?;
+    all.into_iter().flatten().map(|bytes| frame_size(&bytes.to_string())).collect::<Result<_, _>>().map(Sizes)
+}
+
+/// Rates in frames per second, and single ones in bits per second on the line.
+fn rates(text: &str) -> Result<Rates, String> {
+    let rate = |text: &str| text.parse::<RateSpec>().map_err(|e| e.to_string());
+    let frames = |text: &str| match rate(text)? {
+        RateSpec::Frames(frames) => Ok(frames),
+        _ => Err(format!("`{text}` is no number of frames per second, as a range of rates has")),
+    };
+    let part = |part: &str| match part.contains("..") {
+        true => range(part, frames, frames).map(|all| all.into_iter().map(RateSpec::Frames).collect()),
+        false => rate(part).map(|rate| vec![rate]),
+    };
+    let all: Vec<Vec<RateSpec>> = text.split(',').map(part).collect::<Result<_, _>>()?;
+    Ok(Rates(all.concat()))
 }
 
 fn gaps(text: &str) -> Result<Gaps, String> {

@@ -26,6 +26,9 @@ pub struct Vary {
     /// Rates of the fiber's line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub line_rate: Vec<LineRate>,
+    /// Whether everything is also measured over a bare wire, without the device under test.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub loopback: bool,
 }
 
 /// What is different in a case; nothing is, where a scenario varies nothing.
@@ -55,8 +58,16 @@ impl Vary {
         *self == Vary::default()
     }
 
-    /// Every combination, lengths outermost.
+    /// Every combination, that without the device last, then lengths outermost.
     pub fn cases(&self) -> Vec<Case> {
+        let through = self.through();
+        let without = through.iter().filter(|_| self.loopback).map(|case| Case { loopback: true, ..*case });
+        let without: Vec<Case> = without.collect();
+        [through, without].concat()
+    }
+
+    /// Every combination through the device under test.
+    fn through(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         for length_m in each(&self.length_m) {
             for line_rate in each(&self.line_rate) {
@@ -72,9 +83,14 @@ impl Vary {
     /// What is wrong with it in a scenario, in one sentence.
     pub fn check(&self, scenario: &Scenario) -> Result<(), String> {
         let each = [self.frame_size.len(), self.rate.len(), self.length_m.len(), self.line_rate.len()];
-        let number: usize = each.iter().map(|&values| values.max(1)).product();
+        let number = each.iter().map(|&values| values.max(1)).product::<usize>() * (1 + usize::from(self.loopback));
         if number > MOST_CASES {
             return Err(format!("it makes {number} cases, and {MOST_CASES} are the most: take larger steps"));
+        }
+        if self.loopback && (scenario.dut.is_external() || scenario.dut == DutSpec::Wire {}) {
+            return Err(
+                "vary.loopback needs a dut of ours: a wire is a loopback itself, and what is external has none".into(),
+            );
         }
         let cases = self.cases();
         let mut names: Vec<String> = cases.iter().map(ToString::to_string).collect();
@@ -164,6 +180,9 @@ mod tests {
         assert_eq!(last.traffic(&scenario.traffic).frame_size.with_fcs(), 1522);
         assert_eq!(last.dut(&scenario.dut).spool().unwrap().fiber.unwrap().length_m, 2_000.0);
         assert_eq!(Vary::default().cases(), [Case::default()]);
+        let with = Vary { loopback: true, ..scenario.vary.clone() }.cases();
+        assert_eq!((with.len(), with[4].to_string()), (8, "2 m, 64 bytes, loopback".to_owned()));
+        assert_eq!(with[4].dut(&scenario.dut), DutSpec::Wire {});
     }
 
     #[test]

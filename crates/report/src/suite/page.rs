@@ -1,15 +1,16 @@
 //! The page of suites: one, or several laid over each other.
 
 use super::{Sheet, how, says, sheets};
+use crate::StoredRun;
 use crate::curve::Curve;
 use crate::grid::{Entry, Grid, Line};
+use crate::head::{self, Head};
 use crate::page::{Kind, PageError, render};
 use crate::series::{labelled, letter};
-use crate::view::{Group, groups};
-use crate::{StoredRun, verdict};
 use serde::Serialize;
 use usect_core::findings::SizeFindings;
 use usect_core::run::SuiteRecord;
+use usect_core::suite::Deviation;
 
 /// Of suites of benchmarks.
 pub(crate) const SUITE: Kind = Kind { template: "suite.html", script: include_str!("../../templates/suite.js") };
@@ -17,24 +18,18 @@ pub(crate) const SUITE: Kind = Kind { template: "suite.html", script: include_st
 #[derive(Serialize)]
 struct View {
     title: String,
-    runs: Vec<RunView>,
+    runs: Vec<Head>,
+    deviations: Vec<Deviations>,
     sheets: Vec<SheetView>,
     version: &'static str,
 }
 
+/// Where a suite is not what the RFC says.
 #[derive(Serialize)]
-struct RunView {
+struct Deviations {
     letter: Option<char>,
-    id: String,
     title: String,
-    setup: String,
-    created: String,
-    usect: String,
-    banners: Vec<String>,
-    says: Vec<String>,
-    deviations: Grid,
-    environment: Vec<Group>,
-    scenario: String,
+    table: Grid,
 }
 
 #[derive(Serialize)]
@@ -99,13 +94,19 @@ impl View {
                 }
             }
         }
-        let title = match runs {
-            [only] => only.run.header.scenario.title.clone(),
-            several => format!("{} suites compared", several.len()),
+        let letters = (0..runs.len()).map(|i| letter(runs.len(), i));
+        let each = || letters.clone().zip(runs).zip(records);
+        let head = |((letter, stored), record): ((Option<char>, &StoredRun), &&SuiteRecord)| {
+            let setup = format!("RFC 2544: {}, DUT “{}”", how(&record.suite), stored.run.header.scenario.dut.name());
+            Head::of(letter, stored, setup, says(record))
         };
-        let runs = runs.iter().zip(records).enumerate();
-        let runs = runs.map(|(i, (stored, record))| RunView::of(letter(records.len(), i), stored, record)).collect();
-        View { title, runs, sheets: all, version: env!("CARGO_PKG_VERSION") }
+        View {
+            title: head::title(runs, "suites"),
+            runs: each().map(head).collect(),
+            deviations: each().map(|((letter, stored), record)| Deviations::of(letter, stored, record)).collect(),
+            sheets: all,
+            version: env!("CARGO_PKG_VERSION"),
+        }
     }
 }
 
@@ -119,27 +120,15 @@ fn lines(sheet: &Sheet, letter: Option<char>) -> Vec<Line> {
     sheet.rows.iter().map(line).collect()
 }
 
-impl RunView {
-    fn of(letter: Option<char>, stored: &StoredRun, record: &SuiteRecord) -> RunView {
-        let header = &stored.run.header;
-        let deviation = |deviation: &usect_core::suite::Deviation| Line {
+impl Deviations {
+    fn of(letter: Option<char>, stored: &StoredRun, record: &SuiteRecord) -> Deviations {
+        let line = |deviation: &Deviation| Line {
             swatch: None,
             cells: vec![Entry::text(deviation.section.clone()), Entry::text(deviation.what.clone())],
         };
-        let deviations = record.findings.deviations.iter().map(deviation).collect();
-        RunView {
-            letter,
-            id: header.id.clone(),
-            title: header.scenario.title.clone(),
-            setup: format!("{}, DUT “{}”", how(&record.suite), header.scenario.dut.name()),
-            created: header.created.clone(),
-            usect: header.usect.clone(),
-            banners: verdict::banners(header),
-            says: says(record),
-            deviations: Grid::new(["section", "what is different"].map(str::to_owned).to_vec(), deviations),
-            environment: groups(&header.environment),
-            scenario: toml::to_string_pretty(&header.scenario).unwrap_or_else(|e| format!("# can't be shown: {e}")),
-        }
+        let lines = record.findings.deviations.iter().map(line).collect();
+        let table = Grid::new(["section", "what is different"].map(str::to_owned).to_vec(), lines);
+        Deviations { letter, title: stored.run.header.scenario.title.clone(), table }
     }
 }
 
