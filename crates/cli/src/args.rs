@@ -388,6 +388,12 @@ pub(crate) enum Lab {
         /// passes until you join the two.
         #[arg(long)]
         dut: bool,
+        /// Measurement functions: so many senders, t0 in NAME-tx, NAME-tx2, …, joined with the receivers by a bridge.
+        #[arg(long, value_name = "N", conflicts_with = "dut", value_parser = clap::value_parser!(u8).range(1..=i64::from(usect_lab::MOST_FUNCTIONS)))]
+        senders: Option<u8>,
+        /// So many receivers, r0 in NAME-rx, NAME-rx2, …
+        #[arg(long, value_name = "N", conflicts_with = "dut", value_parser = clap::value_parser!(u8).range(1..=i64::from(usect_lab::MOST_FUNCTIONS)))]
+        receivers: Option<u8>,
         /// MTU of its interfaces.
         #[arg(long, default_value_t = 1500)]
         mtu: usize,

@@ -20,7 +20,13 @@ struct Listed {
 
 pub(crate) fn run(command: &Command) -> Result<ExitCode> {
     match command {
-        Command::Up { name, dut, mtu } => up(name, if *dut { Shape::Dut } else { Shape::Wire }, *mtu)?,
+        Command::Up { name, dut, senders, receivers, mtu } => {
+            let functions = senders.or(*receivers).map(|_| Shape::Functions {
+                senders: senders.unwrap_or(1),
+                receivers: receivers.unwrap_or(1),
+            });
+            up(name, functions.unwrap_or(if *dut { Shape::Dut } else { Shape::Wire }), *mtu)?;
+        }
         Command::Down { name } => {
             usect_lab::down(name)?;
             say(format!("lab {name} is down"))?;
@@ -36,8 +42,8 @@ fn up(name: &str, shape: Shape, mtu: usize) -> Result<()> {
     }
     let lab = Lab::up(name, shape, mtu)?;
     let mut text = format!("lab {name} is up:\n");
-    let dut = lab.dut().into_iter().flat_map(|(left, right)| [left, right]);
-    for link in [lab.tx()].into_iter().chain(dut).chain([lab.rx()]) {
+    let dut = lab.dut().into_iter().flat_map(|(left, right)| [left.clone(), right.clone()]);
+    for link in lab.functions()?.into_iter().chain(dut) {
         let netns = link.netns.as_deref().unwrap_or("-");
         let address = link.address.map_or("-".into(), |a| a.to_string());
         writeln!(text, "  {}@{netns:<12} {address}", link.interface)?;

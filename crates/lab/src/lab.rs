@@ -92,6 +92,14 @@ impl Lab {
         &self.links.rx
     }
 
+    /// Every interface that sends or receives, the senders' first.
+    ///
+    /// Errors: one is gone.
+    pub fn functions(&self) -> Result<Vec<Link>, LabError> {
+        let look_up = |end: End| link(Some(&self.name.netns(end.role)), &end.interface);
+        self.entry.shape.functions().into_iter().map(look_up).collect()
+    }
+
     /// The DUT's interfaces: towards the sender, towards the receiver; `None` for a wire.
     pub fn dut(&self) -> Option<(&Link, &Link)> {
         self.links.dut.as_ref().map(|(d0, d1)| (d0, d1))
@@ -223,12 +231,12 @@ fn vacate(journal: &Journal, name: &LabName) -> Result<(), LabError> {
 
 fn build(journal: &Journal, name: &LabName, shape: Shape, mtu: usize) -> Result<Links, LabError> {
     topology::create(&journal.lock, name, shape, mtu)?;
-    let look_up = |end: &End| link(Some(&name.netns(end.role)), end.interface);
+    let look_up = |end: &End| link(Some(&name.netns(end.role)), &end.interface);
     let pair = |(one, other): (&End, &End)| Ok::<_, LabError>((look_up(one)?, look_up(other)?));
-    let dut = (shape != Shape::Wire).then(|| pair((&D0, &D1))).transpose()?;
+    let dut = matches!(shape, Shape::Dut | Shape::Tapped).then(|| pair((&D0, &D1))).transpose()?;
     let tap = match shape {
         Shape::Tapped => Some(TapLinks { near: pair((&A0, &A1))?, far: pair((&B0, &B1))? }),
-        Shape::Wire | Shape::Dut => None,
+        _ => None,
     };
     Ok(Links { tx: look_up(&T0)?, rx: look_up(&R0)?, dut, tap })
 }

@@ -28,4 +28,4 @@ pub use lock::{Lock, lock};
 pub use netns::{netns_inum, within};
 pub use program::run;
 pub use state::State;
-pub use topology::Shape;
+pub use topology::{MOST_FUNCTIONS, Shape};

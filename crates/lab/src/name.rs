@@ -43,20 +43,37 @@ pub(crate) enum Role {
     Dut,
     Rx,
     Tap,
+    /// Of several senders, those from the second on.
+    FurtherTx(u8),
+    /// Of several receivers, likewise.
+    FurtherRx(u8),
 }
 
 impl Role {
+    /// Those of every lab with one sender and one receiver.
     pub(crate) const ALL: [Role; 4] = [Role::Tx, Role::Dut, Role::Rx, Role::Tap];
+
+    /// The n-th sender, from 1.
+    pub(crate) fn sender(number: u8) -> Role {
+        if number == 1 { Role::Tx } else { Role::FurtherTx(number) }
+    }
+
+    /// The n-th receiver, from 1.
+    pub(crate) fn receiver(number: u8) -> Role {
+        if number == 1 { Role::Rx } else { Role::FurtherRx(number) }
+    }
 }
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Role::Tx => "tx",
-            Role::Dut => "dut",
-            Role::Rx => "rx",
-            Role::Tap => "tap",
-        })
+        match self {
+            Role::Tx => f.write_str("tx"),
+            Role::Dut => f.write_str("dut"),
+            Role::Rx => f.write_str("rx"),
+            Role::Tap => f.write_str("tap"),
+            Role::FurtherTx(number) => write!(f, "tx{number}"),
+            Role::FurtherRx(number) => write!(f, "rx{number}"),
+        }
     }
 }
 

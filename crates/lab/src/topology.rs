@@ -9,6 +9,7 @@ use crate::name::{LabName, Role};
 use crate::netns::{listed, within};
 use crate::program::{ip_batch, run};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::{self, File};
 use std::path::Path;
@@ -24,66 +25,120 @@ pub enum Shape {
     /// The same with both wires cut open for taps: t0 ↔ `NAME-tap`(a0), `NAME-tap`(a1) ↔ d0, and
     /// d1 ↔ `NAME-tap`(b0), `NAME-tap`(b1) ↔ r0. Nothing passes until a tap joins a0 to a1 and b0 to b1.
     Tapped,
+    /// Measurement functions (paper 001): senders and receivers, each in a namespace and with an interface of its own,
+    /// joined by a bridge: t0 in `NAME-tx`, `NAME-tx2`, …, and r0 in `NAME-rx`, `NAME-rx2`, …
+    Functions {
+        /// How many senders, 1 to [`MOST_FUNCTIONS`].
+        senders: u8,
+        /// How many receivers, likewise.
+        receivers: u8,
+    },
 }
+
+/// Most senders, and most receivers.
+pub const MOST_FUNCTIONS: u8 = 16;
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Shape::Wire => "wire",
-            Shape::Dut => "dut",
-            Shape::Tapped => "tapped",
-        })
+        match self {
+            Shape::Wire => f.write_str("wire"),
+            Shape::Dut => f.write_str("dut"),
+            Shape::Tapped => f.write_str("tapped"),
+            Shape::Functions { senders, receivers } => write!(f, "{senders}:{receivers}"),
+        }
     }
 }
 
 /// One end of a veth pair. Hardware addresses are locally administered and the same in every lab, so
 /// that frames of two runs are the same.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) role: Role,
-    pub(crate) interface: &'static str,
-    mac: &'static str,
+    pub(crate) interface: Cow<'static, str>,
+    mac: Cow<'static, str>,
 }
 
-pub(crate) const T0: End = End { role: Role::Tx, interface: "t0", mac: "02:75:73:00:00:01" };
-pub(crate) const D0: End = End { role: Role::Dut, interface: "d0", mac: "02:75:73:00:00:02" };
-pub(crate) const D1: End = End { role: Role::Dut, interface: "d1", mac: "02:75:73:00:00:03" };
-pub(crate) const R0: End = End { role: Role::Rx, interface: "r0", mac: "02:75:73:00:00:04" };
-pub(crate) const A0: End = End { role: Role::Tap, interface: "a0", mac: "02:75:73:00:00:05" };
-pub(crate) const A1: End = End { role: Role::Tap, interface: "a1", mac: "02:75:73:00:00:06" };
-pub(crate) const B0: End = End { role: Role::Tap, interface: "b0", mac: "02:75:73:00:00:07" };
-pub(crate) const B1: End = End { role: Role::Tap, interface: "b1", mac: "02:75:73:00:00:08" };
+const fn end(role: Role, interface: &'static str, mac: &'static str) -> End {
+    End { role, interface: Cow::Borrowed(interface), mac: Cow::Borrowed(mac) }
+}
+
+pub(crate) const T0: End = end(Role::Tx, "t0", "02:75:73:00:00:01");
+pub(crate) const D0: End = end(Role::Dut, "d0", "02:75:73:00:00:02");
+pub(crate) const D1: End = end(Role::Dut, "d1", "02:75:73:00:00:03");
+pub(crate) const R0: End = end(Role::Rx, "r0", "02:75:73:00:00:04");
+pub(crate) const A0: End = end(Role::Tap, "a0", "02:75:73:00:00:05");
+pub(crate) const A1: End = end(Role::Tap, "a1", "02:75:73:00:00:06");
+pub(crate) const B0: End = end(Role::Tap, "b0", "02:75:73:00:00:07");
+pub(crate) const B1: End = end(Role::Tap, "b1", "02:75:73:00:00:08");
 
 /// From the range that RFC 2544 (C.2.2) has for benchmarks.
 const TX_ADDRESS: &str = "198.18.0.1";
 const RX_ADDRESS: &str = "198.18.0.2";
 
+/// The n-th sender's interface, and the bridge's towards it.
+fn sender(number: u8) -> (End, End) {
+    let named = |role, interface: String, kind: u8| End { role, interface: interface.into(), mac: mac(kind, number) };
+    (named(Role::sender(number), "t0".into(), 1), named(Role::Dut, format!("s{number}"), 2))
+}
+
+/// The bridge's interface towards the n-th receiver, and the receiver's.
+fn receiver(number: u8) -> (End, End) {
+    let named = |role, interface: String, kind: u8| End { role, interface: interface.into(), mac: mac(kind, number) };
+    (named(Role::Dut, format!("r{number}"), 3), named(Role::receiver(number), "r0".into(), 4))
+}
+
+fn mac(kind: u8, number: u8) -> Cow<'static, str> {
+    format!("02:75:73:{kind:02x}:00:{number:02x}").into()
+}
+
+/// Of the n-th sender, and of the n-th receiver.
+fn function_addresses(number: u8) -> (String, String) {
+    (format!("198.18.0.{}", 10 + number), format!("198.18.0.{}", 100 + number))
+}
+
 impl Shape {
     /// The pairs of ends, from the sender to the receiver.
-    fn pairs(self) -> &'static [(End, End)] {
+    fn pairs(self) -> Vec<(End, End)> {
         match self {
-            Shape::Wire => &[(T0, R0)],
-            Shape::Dut => &[(T0, D0), (D1, R0)],
-            Shape::Tapped => &[(T0, A0), (A1, D0), (D1, B0), (B1, R0)],
+            Shape::Wire => vec![(T0, R0)],
+            Shape::Dut => vec![(T0, D0), (D1, R0)],
+            Shape::Tapped => vec![(T0, A0), (A1, D0), (D1, B0), (B1, R0)],
+            Shape::Functions { senders, receivers } => {
+                (1..=senders).map(sender).chain((1..=receivers).map(receiver)).collect()
+            }
         }
     }
 
-    fn ends(self) -> impl Iterator<Item = &'static End> {
-        self.pairs().iter().flat_map(|(one, other)| [one, other])
+    fn ends(self) -> impl Iterator<Item = End> {
+        self.pairs().into_iter().flat_map(|(one, other)| [one, other])
     }
 
-    fn roles(self) -> &'static [Role] {
+    fn roles(self) -> Vec<Role> {
         match self {
-            Shape::Wire => &[Role::Tx, Role::Rx],
-            Shape::Dut => &[Role::Tx, Role::Dut, Role::Rx],
-            Shape::Tapped => &Role::ALL,
+            Shape::Wire => vec![Role::Tx, Role::Rx],
+            Shape::Dut => vec![Role::Tx, Role::Dut, Role::Rx],
+            Shape::Tapped => Role::ALL.to_vec(),
+            Shape::Functions { senders, receivers } => {
+                let senders = (1..=senders).map(Role::sender);
+                senders.chain([Role::Dut]).chain((1..=receivers).map(Role::receiver)).collect()
+            }
         }
+    }
+
+    /// The interfaces that send and receive, the senders' first.
+    pub(crate) fn functions(self) -> Vec<End> {
+        self.ends().filter(|end| !matches!(end.role, Role::Dut | Role::Tap)).collect()
     }
 }
 
 /// The namespaces of a lab, those of every shape if its own isn't known.
 pub(crate) fn namespaces(name: &LabName, shape: Option<Shape>) -> Vec<String> {
-    shape.map_or(&Role::ALL[..], Shape::roles).iter().map(|role| name.netns(*role)).collect()
+    let Some(shape) = shape else {
+        let further = (2..=MOST_FUNCTIONS).flat_map(|number| [Role::FurtherTx(number), Role::FurtherRx(number)]);
+        let there = further.map(|role| name.netns(role)).filter(|netns| listed(netns));
+        return Role::ALL.iter().map(|role| name.netns(*role)).chain(there).collect();
+    };
+    shape.roles().into_iter().map(|role| name.netns(role)).collect()
 }
 
 /// Fails if a namespace that the lab would make exists.
@@ -102,7 +157,22 @@ pub(crate) fn create(lock: &File, name: &LabName, shape: Shape, mtu: usize) -> R
     namespaces.iter().try_for_each(|netns| silence_ipv6(netns))?;
     ip_batch(lock, None, &pairs_script(name, shape, mtu))?;
     set_offloads(name, shape)?;
-    shape.roles().iter().try_for_each(|role| ip_batch(lock, Some(&name.netns(*role)), &up_script(shape, *role)))
+    shape.roles().iter().try_for_each(|role| ip_batch(lock, Some(&name.netns(*role)), &up_script(shape, *role)))?;
+    if matches!(shape, Shape::Functions { .. }) { join(name, shape) } else { Ok(()) }
+}
+
+/// Joins the functions by a bridge that knows from the start where each of them is: receivers never speak, and it would send
+/// everything to everybody.
+fn join(name: &LabName, shape: Shape) -> Result<(), LabError> {
+    let netns = name.netns(Role::Dut);
+    let with = |program: &str, args: String| run(Some(&netns), program, &args.split(' ').collect::<Vec<_>>()).map(drop);
+    with("ip", "link add br0 type bridge stp_state 0 mcast_snooping 0 forward_delay 0".into())?;
+    for (one, other) in shape.pairs() {
+        let (inside, outside) = if one.role == Role::Dut { (one, other) } else { (other, one) };
+        with("ip", format!("link set {} master br0", inside.interface))?;
+        with("bridge", format!("fdb add {} dev {} master static", outside.mac, inside.interface))?;
+    }
+    with("ip", "link set br0 up".into())
 }
 
 /// Removes what is there of a lab. A namespace whose mount is gone is only a file to `ip`, which removes
@@ -135,32 +205,50 @@ fn pairs_script(name: &LabName, shape: Shape, mtu: usize) -> String {
 
 /// Addresses and neighbours come before the links are up, so that nobody has to ask.
 fn up_script(shape: Shape, role: Role) -> String {
-    let interfaces: Vec<&str> = shape.ends().filter(|end| end.role == role).map(|end| end.interface).collect();
-    let quiet = |i: &&str| format!("link set dev {i} addrgenmode none\n");
-    let up = |i: &&str| format!("link set dev {i} up\n");
+    let interfaces: Vec<Cow<str>> = shape.ends().filter(|end| end.role == role).map(|end| end.interface).collect();
+    let quiet = |i: &Cow<str>| format!("link set dev {i} addrgenmode none\n");
+    let up = |i: &Cow<str>| format!("link set dev {i} up\n");
     let mut script = "link set dev lo up\n".to_owned();
     script.extend(interfaces.iter().filter(|_| has_ipv6()).map(quiet));
-    script.push_str(&addresses(role));
+    script.push_str(&addresses(shape, role));
     script.extend(interfaces.iter().map(up));
     script
 }
 
-fn addresses(role: Role) -> String {
-    let (interface, own, other, mac) = match role {
-        Role::Tx => (T0.interface, TX_ADDRESS, RX_ADDRESS, R0.mac),
-        Role::Rx => (R0.interface, RX_ADDRESS, TX_ADDRESS, T0.mac),
-        Role::Dut | Role::Tap => return String::new(),
+fn addresses(shape: Shape, role: Role) -> String {
+    let (interface, own, others) = match (shape, role) {
+        (_, Role::Dut | Role::Tap) => return String::new(),
+        (Shape::Functions { senders, receivers }, role) => function_script(role, senders, receivers),
+        (_, Role::Tx | Role::FurtherTx(_)) => ("t0", TX_ADDRESS.to_owned(), vec![(RX_ADDRESS.to_owned(), R0.mac)]),
+        (_, Role::Rx | Role::FurtherRx(_)) => ("r0", RX_ADDRESS.to_owned(), vec![(TX_ADDRESS.to_owned(), T0.mac)]),
     };
-    format!("addr add {own}/24 dev {interface}\nneigh add {other} lladdr {mac} dev {interface} nud permanent\n")
+    let mut script = format!("addr add {own}/24 dev {interface}\n");
+    let known = |(other, mac)| format!("neigh add {other} lladdr {mac} dev {interface} nud permanent\n");
+    script.extend(others.into_iter().map(known));
+    script
+}
+
+/// A function's interface, its address, and those whom it knows.
+type Function = (&'static str, String, Vec<(String, Cow<'static, str>)>);
+
+fn function_script(role: Role, senders: u8, receivers: u8) -> Function {
+    let all_receivers = || (1..=receivers).map(|n| (function_addresses(n).1, receiver(n).1.mac)).collect();
+    let all_senders = || (1..=senders).map(|n| (function_addresses(n).0, sender(n).0.mac)).collect();
+    match role {
+        Role::Tx => ("t0", function_addresses(1).0, all_receivers()),
+        Role::FurtherTx(number) => ("t0", function_addresses(number).0, all_receivers()),
+        Role::FurtherRx(number) => ("r0", function_addresses(number).1, all_senders()),
+        Role::Rx | Role::Dut | Role::Tap => ("r0", function_addresses(1).1, all_senders()),
+    }
 }
 
 /// On every end: transmit offloads off, because a raw forwarder would pass on frames whose checksum was
 /// never finished, and no VLAN tag beside a frame, because XDP does not see it there; GRO on, because it is what makes veth poll with NAPI, which XDP redirect to it needs
 /// (`veth_xdp_xmit` in drivers/net/veth.c); but no merging of UDP.
 fn set_offloads(name: &LabName, shape: Shape) -> Result<(), LabError> {
-    let offered = run(Some(&name.netns(Role::Tx)), "ethtool", &["-k", T0.interface])?;
-    let offload = |end: &End| {
-        let args = offload_args(end.interface, &offered);
+    let offered = run(Some(&name.netns(Role::Tx)), "ethtool", &["-k", &T0.interface])?;
+    let offload = |end: End| {
+        let args = offload_args(&end.interface, &offered);
         run(Some(&name.netns(end.role)), "ethtool", &args).map(drop)
     };
     shape.ends().try_for_each(offload)
@@ -195,6 +283,19 @@ mod tests {
              peer name r0 netns x-rx address 02:75:73:00:00:04 mtu 9000\n"
         );
         assert_eq!(pairs_script(&name, Shape::Dut, 1500).lines().count(), 2);
+    }
+
+    #[test]
+    fn functions_have_namespaces_addresses_and_neighbours_of_their_own() {
+        let shape = Shape::Functions { senders: 2, receivers: 1 };
+        let name = LabName::parse("x").unwrap();
+        assert_eq!(namespaces(&name, Some(shape)), ["x-tx", "x-tx2", "x-dut", "x-rx"]);
+        let script = up_script(shape, Role::FurtherTx(2));
+        assert!(script.contains("addr add 198.18.0.12/24 dev t0\nneigh add 198.18.0.101 lladdr 02:75:73:04:00:01"), "{script}");
+        assert_eq!(up_script(shape, Role::Rx).matches("neigh add").count(), 2);
+        assert!(up_script(shape, Role::Dut).ends_with("link set dev s1 up\nlink set dev s2 up\nlink set dev r1 up\n"));
+        let ends: Vec<String> = shape.functions().iter().map(|end| format!("{}@{}", end.interface, end.role)).collect();
+        assert_eq!(ends, ["t0@tx", "t0@tx2", "r0@rx"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::open;
 use crate::path::{End, Ends};
 use crate::place::Placement;
 use crate::{Rig, RigError};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use usect_port::client::{Client, PacketClient, Threads};
 use usect_port::lanes::{Lane, Lanes};
 use usect_port::mem::{self, MemPort};
 use usect_port::{Beside, Cards, ClientError, Port, Receive, Route, Take, Transmit, packet, udp};
-use usect_xdp::kernel::{Assignment, KernelClient};
+use usect_xdp::kernel::{Assignment, Behind, KernelClient};
 
 /// How long a port is given to take the learning frames.
 const LEARNING: Duration = Duration::from_secs(2);
@@ -50,6 +50,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) core: Option<usize>,
     /// What its receiving thread does besides: taken by the client that does.
     pub(crate) beside: Cell<Option<Box<dyn Beside>>>,
+    /// The in-kernel receivers of the trial so far, and where they stand: namespace and interface.
+    pub(crate) hooks: &'a RefCell<Vec<(u32, u32, Behind)>>,
 }
 
 impl Opening<'_> {
@@ -85,7 +87,7 @@ impl Opening<'_> {
     /// The same with others who stamp its frames.
     pub(crate) fn stamped_by(&self, route: Route) -> Opening<'_> {
         let beside = Cell::new(self.beside.take());
-        Opening { rig: self.rig, trial: self.trial, ends: self.ends, route, core: self.core, beside }
+        Opening { rig: self.rig, trial: self.trial, ends: self.ends, route, core: self.core, beside, hooks: self.hooks }
     }
 
     /// A reflector needs no stamps, and nobody would fetch them.
@@ -141,7 +143,8 @@ impl Opening<'_> {
             return Ok(Opened::alone(there));
         }
         let (core, route) = (Some(rig.placement.back), Route::default());
-        let way_back = Opening { rig, trial: self.trial, ends, route, core, beside: Cell::default() };
+        let way_back =
+            Opening { rig, trial: self.trial, ends, route, core, beside: Cell::default(), hooks: self.hooks };
         let back = way_back.client((flow.reversed(), flow.reversed()), far.tx, near.rx);
         let lane = |name: &str, client, pooled| Lane { name: name.to_owned(), client, pooled };
         Ok(Opened::alone(Box::new(Lanes::new(vec![lane("there", there, true), lane("back", back, false)]))))
@@ -208,7 +211,7 @@ impl Opening<'_> {
             flow: ends.flow(),
             traffic: trial.traffic.clone(),
             tx: index(&ends.tx),
-            core: rig.placement.sender,
+            core: self.core.unwrap_or(rig.placement.sender),
         };
         let mut client = KernelClient::load(rig.clock, &assignment, rig.cut.clone())?;
         let (tx, rx) = ((ends.tx.netns.as_deref(), index(&ends.tx)), (ends.rx.netns.as_deref(), index(&ends.rx)));
@@ -216,7 +219,14 @@ impl Opening<'_> {
             within(rx.0, || client.attach_reflector(rx.1))??;
             within(tx.0, || client.attach_receiver(tx.1))??;
         } else {
-            within(rx.0, || client.attach_receiver(rx.1))??;
+            let place = (ends.rx.link.as_ref().map_or(0, |link| link.netns_inum), rx.1);
+            let mut hooks = self.hooks.borrow_mut();
+            // Each stands behind the one before it.
+            match hooks.iter().rfind(|(netns, index, _)| (*netns, *index) == place) {
+                Some((.., behind)) => client.stand_behind(behind)?,
+                None => within(rx.0, || client.attach_receiver(rx.1))??,
+            }
+            hooks.push((place.0, place.1, client.behind()?));
         }
         Ok(Opened::alone(Box::new(client)))
     }

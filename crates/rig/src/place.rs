@@ -1,5 +1,6 @@
 //! Which thread runs on which core.
 
+use usect_core::port_name::Engine;
 use usect_core::scenario::{CoreSpec, Scenario, Wait};
 
 /// The cores of a trial.
@@ -80,7 +81,9 @@ pub fn place(scenario: &Scenario, online: &[usize]) -> Result<Placement, String>
 /// Each pair's thread spins on a core of its own, unless its client blocks.
 fn check_pairs(scenario: &Scenario, placement: &Placement) -> Result<(), String> {
     for client in scenario.clients.iter().filter(|c| c.wait == Wait::Poll && !c.pairs.is_empty()) {
-        let mut taken = vec![placement.sender, placement.receiver];
+        // Where the kernel receives, no thread spins.
+        let receiver = (client.engine != Engine::Kernel).then_some(placement.receiver);
+        let mut taken: Vec<usize> = [placement.sender].into_iter().chain(receiver).collect();
         for pair in &client.pairs {
             if taken.contains(&pair.core) {
                 let name = &client.name;

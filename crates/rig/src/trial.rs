@@ -6,7 +6,7 @@ use crate::open::{self, LAB_DRIVER, lab_device};
 use crate::path::{self, End, Ends};
 use crate::sampling::{self, Progress};
 use crate::{Rig, RigError};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use usect_core::frame::Endpoint;
@@ -203,7 +203,8 @@ fn with_pairs(
     inside: Option<(MemPort, MemPort)>,
     beside: Option<Box<dyn Beside>>,
 ) -> Result<Opened, RigError> {
-    let opening = Opening { rig, trial, ends, route, core: None, beside: Cell::new(beside) };
+    let hooks = RefCell::default();
+    let opening = Opening { rig, trial, ends, route, core: None, beside: Cell::new(beside), hooks: &hooks };
     let mut opened = opening.open(inside)?;
     if trial.client.pairs.is_empty() {
         return Ok(opened);
@@ -220,6 +221,7 @@ fn with_pairs(
             route: Route::default(),
             core: Some(pair.core),
             beside: Cell::default(),
+            hooks: &hooks,
         };
         let more = opening.open(None)?;
         lanes.push(Lane { name: format!("pair {number}"), client: more.client, pooled: true });

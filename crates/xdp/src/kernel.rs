@@ -7,14 +7,14 @@ use crate::mapped::{Mapped, Shared};
 use crate::skel::kernel::{KernelSkelBuilder, types};
 use crate::stamps::{SharedSpan, Stamps, loaded, network_order, spans};
 use crate::sys;
-use libbpf_rs::MapCore;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
 use nix::sys::signal::Signal;
 use signal_hook::consts::SIGUSR1;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -114,6 +114,8 @@ pub(crate) struct Loaded {
     generate: OwnedFd,
     receive: OwnedFd,
     reflect: OwnedFd,
+    /// It is empty as soon as nobody has it open.
+    behind: MapHandle,
     #[cfg(test)]
     pub(crate) probe_bucket: OwnedFd,
     pub(crate) state: Arc<Mapped<State>>,
@@ -136,11 +138,16 @@ impl Loaded {
             generate: own(skel.progs.generate.as_fd())?,
             receive: own(skel.progs.receive.as_fd())?,
             reflect: own(skel.progs.reflect.as_fd())?,
+            behind: handle(MapHandle::try_from(&skel.maps.behind))?,
             #[cfg(test)]
             probe_bucket: own(skel.progs.probe_bucket.as_fd())?,
             state: Arc::new(Mapped::new(skel.maps.bss.as_fd(), skel.maps.bss.value_size() as usize)?),
         })
     }
+}
+
+fn handle(map: libbpf_rs::Result<MapHandle>) -> Result<MapHandle, XdpError> {
+    map.map_err(|e| XdpError::bpf("keeping a map of the in-kernel client", e))
 }
 
 fn write_config(out: &mut types::config, config: &Config) {
@@ -172,6 +179,10 @@ pub struct KernelClient {
     stop: Arc<AtomicBool>,
 }
 
+/// The place behind a receiver at an interface.
+#[derive(Debug)]
+pub struct Behind(MapHandle);
+
 /// What the client measures.
 #[derive(Debug, Clone)]
 pub struct Assignment {
@@ -200,6 +211,21 @@ impl KernelClient {
     /// the sender's for a round trip.
     pub fn attach_receiver(&mut self, ifindex: u32) -> Result<(), XdpError> {
         self.attach("receiver", ifindex)
+    }
+
+    /// Where the receiver of another client may stand at the same interface.
+    pub fn behind(&self) -> Result<Behind, XdpError> {
+        handle(MapHandle::try_from(&self.loaded.behind)).map(Behind)
+    }
+
+    /// Puts the receiver behind that of another client, instead of attaching it: an interface has room for one, which hands on
+    /// what isn't its own.
+    pub fn stand_behind(&mut self, other: &Behind) -> Result<(), XdpError> {
+        let program = self.loaded.receive.as_raw_fd().to_ne_bytes();
+        let done = other.0.update(&0_u32.to_ne_bytes(), &program, MapFlags::ANY);
+        done.map_err(|e| XdpError::bpf("putting an in-kernel receiver behind another", e))?;
+        self.notes.push("in-kernel receiver, behind another".to_owned());
+        Ok(())
     }
 
     /// Attaches the reflector of a round trip to an interface of the calling thread's namespace.

@@ -95,7 +95,7 @@ pub struct PairSpec {
     pub tx: PortName,
     /// The port that receives.
     pub rx: PortName,
-    /// The core of its thread, which sends and receives.
+    /// The core of its thread, which sends and receives; of the kernel engine, which sends.
     pub core: usize,
 }
 
@@ -165,8 +165,14 @@ impl ClientSpec {
         if self.pairs.is_empty() {
             return Ok(());
         }
-        if !dut.is_external() || self.engine == Engine::Kernel {
-            return Err(format!("client `{name}`: pairs go with dut kind \"external\", and any engine but kernel"));
+        if !dut.is_external() {
+            return Err(format!("client `{name}`: pairs go with dut kind \"external\""));
+        }
+        let first = self.tx.iter().zip(&self.rx);
+        let mut all: Vec<(&PortName, &PortName)> = first.chain(self.pairs.iter().map(|pair| (&pair.tx, &pair.rx))).collect();
+        all.sort_by_key(|(tx, rx)| (tx.to_string(), rx.to_string()));
+        if let Some([(tx, rx), _]) = all.windows(2).find(|both| both[0] == both[1]).map(|both| [both[0], both[1]]) {
+            return Err(format!("client `{name}`: {tx} and {rx} are a pair twice, and their frames can't be told apart"));
         }
         if traffic.mode.returns() || traffic.both || self.stamp != Stamp::App {
             return Err(format!("client `{name}`: several pairs go one way, with stamps of the app"));

@@ -38,6 +38,14 @@ struct {
 	__u64 probe_value;
 } state = {};
 
+/* The receiver behind this one at the same interface, which takes the frames of another sender. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} behind SEC(".maps");
+
 static __always_inline void stalled(__u64 from, __u64 to)
 {
 	__u64 i = state.stall_count++;
@@ -167,8 +175,10 @@ int receive(struct xdp_md *ctx)
 	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct flow expected = config.expected;
 
-	if (frame + HEADERS > end || !owns(&expected, frame))
+	if (frame + HEADERS > end || !owns(&expected, frame)) {
+		bpf_tail_call(ctx, &behind, 0);
 		return XDP_PASS;
+	}
 	if (!whole(frame, end - frame)) {
 		count(&state.stamps.arrivals);
 		count(&state.stamps.corrupted);
