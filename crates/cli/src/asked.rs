@@ -168,6 +168,7 @@ pub(crate) fn between_ports(client: ClientSpec, traffic: TrafficSpec, cores: Cor
         dut: DutSpec::External { fiber: None },
         vary: Vary::default(),
         cores,
+        steer: Vec::new(),
         dpdk,
         clients: vec![client],
     }

@@ -21,10 +21,9 @@ struct Listed {
 pub(crate) fn run(command: &Command) -> Result<ExitCode> {
     match command {
         Command::Up { name, dut, senders, receivers, mtu } => {
-            let functions = senders.or(*receivers).map(|_| Shape::Functions {
-                senders: senders.unwrap_or(1),
-                receivers: receivers.unwrap_or(1),
-            });
+            let functions = senders
+                .or(*receivers)
+                .map(|_| Shape::Functions { senders: senders.unwrap_or(1), receivers: receivers.unwrap_or(1) });
             up(name, functions.unwrap_or(if *dut { Shape::Dut } else { Shape::Wire }), *mtu)?;
         }
         Command::Down { name } => {

@@ -44,6 +44,9 @@ pub struct Scenario {
     /// Cores to pin to; those not named are chosen.
     #[serde(default)]
     pub cores: CoreSpec,
+    /// Interfaces whose interrupts and queues are sent to a core while it is measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steer: Vec<SteerSpec>,
     /// How DPDK is started, where a client or the DUT uses it.
     #[serde(default, skip_serializing_if = "DpdkSpec::is_default")]
     pub dpdk: DpdkSpec,
@@ -307,6 +310,19 @@ pub struct CoreSpec {
     /// The thread of the other direction, where both are sent at once; the receiver's core, if it isn't named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back: Option<usize>,
+}
+
+/// An interface whose interrupts and queues are sent to a core, and put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SteerSpec {
+    /// The interface.
+    pub interface: String,
+    /// Its namespace, where it isn't the one that usect is started in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<String>,
+    /// The core.
+    pub core: usize,
 }
 
 /// How DPDK is started, once for the whole run.

@@ -13,6 +13,14 @@ pub enum LabError {
         /// What was given.
         name: String,
     },
+    /// Interrupts and queues of an interface can't be sent to a core.
+    #[error("interface `{interface}` can't be steered to a core: {why}")]
+    Unsteerable {
+        /// The interface.
+        interface: String,
+        /// Why.
+        why: String,
+    },
     /// An MTU that veth doesn't take.
     #[error("a lab's MTU can't be {mtu}: use 68 to 65535 bytes")]
     BadMtu {

@@ -19,6 +19,7 @@ mod privilege;
 mod program;
 pub mod settings;
 mod state;
+pub mod steering;
 mod topology;
 
 pub use error::LabError;

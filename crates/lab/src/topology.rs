@@ -291,7 +291,10 @@ mod tests {
         let name = LabName::parse("x").unwrap();
         assert_eq!(namespaces(&name, Some(shape)), ["x-tx", "x-tx2", "x-dut", "x-rx"]);
         let script = up_script(shape, Role::FurtherTx(2));
-        assert!(script.contains("addr add 198.18.0.12/24 dev t0\nneigh add 198.18.0.101 lladdr 02:75:73:04:00:01"), "{script}");
+        assert!(
+            script.contains("addr add 198.18.0.12/24 dev t0\nneigh add 198.18.0.101 lladdr 02:75:73:04:00:01"),
+            "{script}"
+        );
         assert_eq!(up_script(shape, Role::Rx).matches("neigh add").count(), 2);
         assert!(up_script(shape, Role::Dut).ends_with("link set dev s1 up\nlink set dev s2 up\nlink set dev r1 up\n"));
         let ends: Vec<String> = shape.functions().iter().map(|end| format!("{}@{}", end.interface, end.role)).collect();

@@ -26,11 +26,12 @@ use usect_core::environment::Environment;
 use usect_core::frame::{Flow, FrameSize};
 use usect_core::frame_spec::FrameSpec;
 use usect_core::port_name::{Engine, Place};
-use usect_core::scenario::{Scenario, TrafficSpec};
+use usect_core::scenario::{Scenario, SteerSpec, TrafficSpec};
 use usect_core::stall::CoreStalls;
 use usect_core::template::Template;
 use usect_core::trial::{Trial, TrialResult};
 use usect_lab::audit;
+use usect_lab::steering::Steering;
 
 /// How long each core is watched before any traffic, in nanoseconds.
 const PLATFORM_NS: u64 = 500_000_000;
@@ -39,6 +40,8 @@ const BLINK: Duration = Duration::from_millis(50);
 
 /// Everything that the trials of one run share. Dropping it takes the lab down.
 pub struct Rig {
+    /// Interrupts and queues, put back before the lab goes.
+    _steering: Vec<Steering>,
     clock: Clock,
     path: Path,
     frame: FrameSpec,
@@ -113,9 +116,19 @@ fn start_dpdk(scenario: &Scenario, cores: &[usize]) -> Result<(), RigError> {
     })?)
 }
 
+/// Sends interrupts and queues of an interface to a core.
+fn steer(spec: &SteerSpec, cores: &[usize]) -> Result<Steering, RigError> {
+    let SteerSpec { interface, netns, core } = spec;
+    if !cores.contains(core) {
+        return Err(RigError::Asked(format!("steer: there is no core {core} for `{interface}`, only {cores:?}")));
+    }
+    Ok(Steering::apply(&usect_lab::link(netns.as_deref(), interface)?, *core)?)
+}
+
 /// Puts away what runs that were killed left behind; one sentence for each.
 pub fn recover() -> Result<Vec<String>, RigError> {
     let mut said = cards::recover()?;
+    said.extend(usect_lab::steering::recover()?);
     said.extend(usect_lab::recover()?);
     Ok(said)
 }
@@ -134,6 +147,7 @@ impl Rig {
         let clock = Clock::calibrate()?;
         start_dpdk(scenario, &cores)?;
         let path = Path::up(scenario)?;
+        let steering = scenario.steer.iter().map(|spec| steer(spec, &cores)).collect::<Result<_, _>>()?;
         let TrafficSpec { frame, flows, both, .. } = scenario.traffic.clone();
         Ok(Rig {
             clock,
@@ -144,6 +158,7 @@ impl Rig {
             placement,
             cores,
             cpu_times: audit::CpuTimes::now(),
+            _steering: steering,
             stop,
             cut: Arc::default(),
         })

@@ -7,6 +7,7 @@
 
 mod compare;
 mod faults;
+mod functions;
 mod hardware;
 mod inside;
 mod labs;

@@ -169,10 +169,13 @@ impl ClientSpec {
             return Err(format!("client `{name}`: pairs go with dut kind \"external\""));
         }
         let first = self.tx.iter().zip(&self.rx);
-        let mut all: Vec<(&PortName, &PortName)> = first.chain(self.pairs.iter().map(|pair| (&pair.tx, &pair.rx))).collect();
+        let mut all: Vec<(&PortName, &PortName)> =
+            first.chain(self.pairs.iter().map(|pair| (&pair.tx, &pair.rx))).collect();
         all.sort_by_key(|(tx, rx)| (tx.to_string(), rx.to_string()));
         if let Some([(tx, rx), _]) = all.windows(2).find(|both| both[0] == both[1]).map(|both| [both[0], both[1]]) {
-            return Err(format!("client `{name}`: {tx} and {rx} are a pair twice, and their frames can't be told apart"));
+            return Err(format!(
+                "client `{name}`: {tx} and {rx} are a pair twice, and their frames can't be told apart"
+            ));
         }
         if traffic.mode.returns() || traffic.both || self.stamp != Stamp::App {
             return Err(format!("client `{name}`: several pairs go one way, with stamps of the app"));
