@@ -7,6 +7,7 @@ mod instrument;
 mod lab;
 mod peer;
 mod speed;
+mod suites;
 
 use anyhow::{Context, Result};
 use figures::Figure;
@@ -27,6 +28,7 @@ fn main() -> Result<()> {
     figures.extend(instrument::truth(usect)?);
     figures.extend(instrument::convoy(usect)?);
     figures.extend(instrument::calibrated(usect)?);
+    figures.extend(suites::all(usect)?);
     figures.iter().for_each(|f| println!("{f}"));
     let json = serde_json::to_string_pretty(&figures)?;
     std::fs::write("bench.json", json + "\n").context("bench.json can't be written")?;
