@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use usect_core::calibration::{Calibration, Fingerprint, Key};
 use usect_core::environment::Environment;
 use usect_core::gathered::{Gathered, Pooled};
-use usect_core::run::{Header, Run, SCHEMA, SuiteRecord};
+use usect_core::run::{ClientRecord, Header, Run, SCHEMA, SuiteRecord};
 use usect_core::scenario::{Case, Protocol, Scenario};
 use usect_core::suite::Suite;
 use usect_core::trial::Traffic;
@@ -173,14 +173,17 @@ impl Session {
         let stop = stop_on_signal()?;
         let mut rigs = Rigs::new(&self.scenario, stop.clone())?;
         let mut header = match before {
-            Some(header) => self.again(header, rigs.first())?,
-            None => self.header(&folder, rigs.first()),
+            Some(header) => self.again(header, &rigs.rig)?,
+            None => self.header(&folder, &rigs.rig),
         };
         if self.suite.is_none() {
             (header.calibrations, header.notes) = self.known(&header.environment)?;
         }
         let failure = self.trials(&mut rigs, &mut header, &folder, &mut gathered, &stop)?;
-        header.environment.extend(rigs.first().environment());
+        // What a loopback depends on is not what the figures of the device do.
+        if !rigs.loopback {
+            header.environment.extend(rigs.rig.environment());
+        }
         drop(rigs);
         header.partial = match (&failure, stop.load(Relaxed)) {
             (Some(error), _) => Some(crate::sentence(error)),
@@ -222,7 +225,9 @@ impl Session {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let silent = stored.run.clients.iter().filter(|c| c.measured.counts.received == 0);
+        // A rate that its sender could not offer is told where it is shown.
+        let offered = |client: &&ClientRecord| client.measured.counts.sent > 0 || !self.goes_on;
+        let silent = stored.run.clients.iter().filter(offered).filter(|c| c.measured.counts.received == 0);
         let names: Vec<&str> = silent.map(|c| c.client.as_str()).collect();
         if names.is_empty() {
             return Ok(ExitCode::SUCCESS);
@@ -312,7 +317,9 @@ impl Session {
                     event.iter_mut().for_each(|event| event.tick(progress.elapsed_s));
                 })?)
             });
-            match outcome.and_then(|result| event.map_or(Ok(()), Event::end).map(|()| result)) {
+            // It ends also where the trial failed.
+            let ended = event.map_or(Ok(()), |event| event.end(stop));
+            match outcome.and_then(|result| ended.map(|()| result)) {
                 Ok(result) => {
                     folder.keep(&result)?;
                     gathered.add(&result);
@@ -378,30 +385,30 @@ struct Begun {
 struct Rigs {
     scenario: Scenario,
     stop: Arc<AtomicBool>,
-    rig: Option<Rig>,
+    rig: Rig,
     loopback: bool,
 }
 
 impl Rigs {
     fn new(scenario: &Scenario, stop: Arc<AtomicBool>) -> Result<Rigs> {
-        let rig = Some(Rig::new(scenario, stop.clone())?);
-        Ok(Rigs { scenario: scenario.clone(), stop, rig, loopback: false })
-    }
-
-    /// The one that there is.
-    fn first(&self) -> &Rig {
-        self.rig.as_ref().expect("there is one but while it is replaced")
+        Ok(Rigs { scenario: scenario.clone(), rig: Rig::new(scenario, stop.clone())?, stop, loopback: false })
     }
 
     fn at(&mut self, loopback: bool) -> Result<&mut Rig> {
         if self.loopback != loopback {
             // The names of its namespaces are free only when it is gone.
-            self.rig = None;
-            let dut = Case { loopback, ..Case::default() }.dut(&self.scenario.dut);
-            self.rig = Some(Rig::new(&Scenario { dut, ..self.scenario.clone() }, self.stop.clone())?);
+            self.rig.take_down();
+            let mut scenario = self.scenario.clone();
+            if loopback {
+                scenario.dut = Case { loopback, ..Case::default() }.dut(&self.scenario.dut);
+                // The same threads on the same cores; the device's has nothing to do. What is steered may be the device's.
+                scenario.cores = self.rig.cores();
+                scenario.steer.clear();
+            }
+            self.rig = Rig::new(&scenario, self.stop.clone())?;
             self.loopback = loopback;
         }
-        Ok(self.rig.as_mut().expect("it was just made"))
+        Ok(&mut self.rig)
     }
 }
 

@@ -10,7 +10,7 @@ use usect_core::fiber::LineRate;
 use usect_core::pattern::Pattern;
 use usect_core::port_name::{Engine, Place, PortName};
 use usect_core::rate::RateSpec;
-use usect_core::scenario::{Mode, Scenario};
+use usect_core::scenario::{ClientSpec, Mode, Scenario};
 use usect_core::suite::{Benchmark, Loopback, Suite};
 use usect_report::store;
 
@@ -63,8 +63,11 @@ fn check(scenario: &Scenario) -> Result<()> {
 }
 
 fn suite(args: &Args, scenario: &Scenario) -> Result<Suite> {
-    let line = args.line_rate.map_or_else(|| line_of(scenario), Ok)?;
+    let known = args.line_rate.map_or_else(|| line_of(scenario), |line| Ok(Some(line)))?;
+    let line = known.unwrap_or(LineRate(UNKNOWN_LINE));
     let mut suite = if args.output.quick { Suite::quick(line) } else { Suite::by_the_book(line) };
+    suite.line_assumed = known.is_none();
+    suite.both = args.both || scenario.traffic.both;
     suite.benchmarks = benchmarks(args)?;
     suite.sizes = args.sizes.clone();
     suite.sizes.sort_unstable();
@@ -117,6 +120,12 @@ fn loopback(args: &Args, scenario: &Scenario) -> Result<Option<Loopback>> {
             bail!("the lab has its own loopback: leave --loopback-tx and --loopback-rx out, and say --loopback");
         }
         asked::check_ports(&tx, &rx)?;
+        if let Some(client) = scenario.clients.iter().find(|client| client.engine != tx.engine) {
+            bail!("--loopback-tx {tx} is of another engine than client `{}`, {}", client.name, client.engine);
+        }
+        if scenario.clients.iter().any(|client| !client.pairs.is_empty()) {
+            bail!("several pairs of ports have no loopback of one pair: leave --loopback-tx and --loopback-rx out");
+        }
         return Ok(Some(Loopback::Ports { tx, rx }));
     }
     if args.loopback && scenario.dut.is_external() {
@@ -125,13 +134,16 @@ fn loopback(args: &Args, scenario: &Scenario) -> Result<Option<Loopback>> {
     Ok(args.loopback.then_some(Loopback::Wire))
 }
 
-/// The slowest line of the path that is known; or [`UNKNOWN_LINE`].
-fn line_of(scenario: &Scenario) -> Result<LineRate> {
+/// The slowest line of the path, where one is known.
+fn line_of(scenario: &Scenario) -> Result<Option<LineRate>> {
     if let Some(fiber) = scenario.dut.fiber() {
-        return Ok(fiber.line_rate);
+        return Ok(Some(fiber.line_rate));
     }
     let ports = scenario.clients.iter().filter(|client| client.engine != Engine::Mem);
-    let ports: Vec<&PortName> = ports.flat_map(|client| [&client.tx, &client.rx]).flatten().collect();
+    let own =
+        |client: &ClientSpec| [client.tx.clone(), client.rx.clone()].into_iter().flatten().collect::<Vec<PortName>>();
+    let pairs = |client: &ClientSpec| client.pairs.iter().flat_map(|pair| [pair.tx.clone(), pair.rx.clone()]).collect();
+    let ports: Vec<PortName> = ports.flat_map(|client| [own(client), pairs(client)].concat()).collect();
     let mut slowest: Option<u64> = None;
     for port in ports {
         let Place::Interface(interface) = &port.place else { continue };
@@ -140,5 +152,5 @@ fn line_of(scenario: &Scenario) -> Result<LineRate> {
             slowest = Some(slowest.map_or(bits, |known| known.min(bits)));
         }
     }
-    Ok(LineRate(slowest.unwrap_or(UNKNOWN_LINE)))
+    Ok(slowest.map(LineRate))
 }

@@ -58,12 +58,25 @@ pub struct Repeated {
     pub values: Vec<f64>,
     /// Their mean, with the 95% interval of Student's t where there are two at least.
     pub mean: Bounded,
+    /// Their median, from the least to the most of them: RFC 8219's summary, of which 1st and 99th percentile are these below
+    /// 100 repetitions.
+    pub median: Bounded,
 }
 
 impl Repeated {
     /// Of values; none of none.
     pub fn of(values: Vec<f64>) -> Option<Repeated> {
-        stats::mean(&values).map(|mean| Repeated { values, mean })
+        let mean = stats::mean(&values)?;
+        let edge = |pick: fn(f64, f64) -> f64| values.iter().copied().reduce(pick);
+        let (low, high) = edge(f64::min).zip(edge(f64::max))?;
+        let median = Bounded { value: stats::middle(values.iter().copied())?, low, high };
+        Some(Repeated { values, mean, median })
+    }
+
+    /// With an interval that stays in the range that the figure has.
+    pub fn within(self, least: f64, most: f64) -> Repeated {
+        let mean = Bounded { low: self.mean.low.max(least), high: self.mean.high.min(most), ..self.mean };
+        Repeated { mean, ..self }
     }
 
     /// Whether it has an interval.
@@ -108,6 +121,8 @@ pub struct Latency {
     pub own_lost: u64,
     /// See `sent`.
     pub stamped: u64,
+    /// Fewest tagged frames of a stream that arrived.
+    pub tagged_frames: Option<u64>,
     /// Of the tagged frame in the middle of the stream (RFC 2544 §26.2).
     pub tagged_ns: Option<Repeated>,
     /// Median of the tagged frames of the second half (RFC 8219 §7.2).
@@ -142,8 +157,10 @@ pub struct BackToBack {
     pub fps: f64,
     /// Its frames.
     pub frames: Repeated,
-    /// Whether the longest burst that was tried passed, so that there is no end to it.
-    pub unlimited: bool,
+    /// Repetitions in which the longest burst that was tried passed, so that there is no end to it.
+    pub unlimited: u32,
+    /// Bursts that left at less than nine tenths of that rate: sent again twice, and taken as they were after that.
+    pub stretched: u32,
     /// What it takes to send the burst, in seconds (RFC 9004 §6.2, implied DUT buffer time).
     pub implied_s: f64,
     /// The same without what was forwarded meanwhile (RFC 9004 §6.2, corrected DUT buffer time): absent where the throughput
@@ -178,4 +195,8 @@ pub struct Reset {
     pub seconds: Option<Repeated>,
     /// The frames lost at that rate, in seconds (RFC 6201, by loss).
     pub lost_s: Option<Repeated>,
+    /// Repetitions in which nothing was lost: it wasn't reset, or in no time.
+    pub unmoved: u32,
+    /// Repetitions in which it was not back before the stream ended.
+    pub out: u32,
 }

@@ -91,7 +91,7 @@ impl Pooled {
         Pooled {
             client,
             trial: result.trial.clone(),
-            measured: result.client.clone(),
+            measured: Measurement { tagged: Vec::new(), last_lost: None, silence_ns: None, ..result.client.clone() },
             truth: result.truth.clone(),
             known_delay_ns: result.known_delay_ns,
             singles: vec![Single::of(result)],
@@ -153,6 +153,9 @@ impl Pooled {
 /// Pools distributions and counts; what only makes sense per trial is dropped, notes are united.
 fn pool(into: &mut Measurement, more: &Measurement) {
     into.pool(more);
+    // Of one trial each.
+    into.tagged.clear();
+    (into.last_lost, into.silence_ns) = (None, None);
     into.series.clear();
     into.stalls.extend(more.stalls.iter().cloned());
     for note in &more.notes {

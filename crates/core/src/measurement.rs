@@ -28,8 +28,8 @@ pub struct Measurement {
     /// Every latency in nanoseconds, in the order of arrival, where they were to be kept; what doesn't fit 32 bits is
     /// their largest.
     pub samples: Vec<u32>,
-    /// Latency of the tagged frames in nanoseconds, in the order of arrival.
-    pub tagged: Vec<u64>,
+    /// The tagged frames that arrived: which of them, from 0, and its latency in nanoseconds.
+    pub tagged: Vec<(u32, u64)>,
     /// Number of the last measured frame that was lost, from 0; absent where none was, or where nobody numbers them.
     pub last_lost: Option<u64>,
     /// Longest time between two arrivals, in nanoseconds; absent below two, and where nobody looks.
@@ -63,6 +63,10 @@ pub struct Stream {
     pub counts: Counts,
     /// Its latency.
     pub latency: Histogram,
+    /// Requested and achieved rate, where it has one of its own.
+    pub pace: Option<Pace>,
+    /// Frames that found no room in the queue of its receiving port, where that is counted.
+    pub overruns: Option<u64>,
 }
 
 /// Requested against achieved rate.
@@ -107,6 +111,8 @@ impl Measurement {
                 Some(own) => {
                     own.counts.add(&stream.counts);
                     own.latency.add(&stream.latency);
+                    own.overruns = own.overruns.zip(stream.overruns).map(|(own, more)| own + more);
+                    own.pace = None;
                 }
                 None => self.streams.push(stream.clone()),
             }
@@ -121,6 +127,7 @@ impl Measurement {
         }
         self.samples.extend_from_slice(&other.samples);
         self.tagged.extend_from_slice(&other.tagged);
+        // Lanes of one trial have one schedule.
         self.last_lost = self.last_lost.max(other.last_lost);
         self.silence_ns = self.silence_ns.max(other.silence_ns);
         self.unattributed += other.unattributed;

@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::findings::Findings;
 use crate::gathered::{Gathered, Pooled, Single};
 use crate::histogram::Histogram;
-use crate::measurement::{Measurement, Pace};
+use crate::measurement::{Measurement, Pace, Stream};
 use crate::scenario::Case;
 use crate::scenario::{Protocol, Scenario};
 use crate::series::Point;
@@ -218,8 +218,8 @@ pub struct Record {
 pub struct TaggedRecord {
     /// How many arrived.
     pub frames: u64,
-    /// Of the first that did: the tagged frame of RFC 2544 §26.2.
-    pub first_ns: u64,
+    /// Of the first of them, the tagged frame of RFC 2544 §26.2; absent where it didn't arrive.
+    pub first_ns: Option<u64>,
     /// Their median: typical latency (RFC 8219 §7.2).
     pub typical_ns: u64,
     /// Their 99.9th percentile: worst-case latency (RFC 8219 §7.2), of fewer than 1,000 the largest.
@@ -227,11 +227,12 @@ pub struct TaggedRecord {
 }
 
 impl TaggedRecord {
-    /// Of latencies in the order of arrival; none of none.
-    fn of(tagged: &[u64]) -> Option<TaggedRecord> {
-        let first_ns = *tagged.first()?;
-        let mut sorted = tagged.to_vec();
+    /// Of frames, each which of the tagged it is and its latency; none of none.
+    fn of(tagged: &[(u32, u64)]) -> Option<TaggedRecord> {
+        let first_ns = tagged.iter().find(|(which, _)| *which == 0).map(|(_, ns)| *ns);
+        let mut sorted: Vec<u64> = tagged.iter().map(|(_, ns)| *ns).collect();
         sorted.sort_unstable();
+        sorted.first()?;
         // The nearest rank.
         let at = |share: f64| sorted[((share * sorted.len() as f64).ceil() as usize).clamp(1, sorted.len()) - 1];
         Some(TaggedRecord { frames: tagged.len() as u64, first_ns, typical_ns: at(0.5), worst_ns: at(0.999) })
@@ -247,6 +248,29 @@ pub struct StreamRecord {
     pub counts: Counts,
     /// Its latency.
     pub latency: Summary,
+    /// Requested and achieved rate, where it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Pace>,
+    /// Frames that found no room in the queue of its receiving port, where that is counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overruns: Option<u64>,
+}
+
+impl StreamRecord {
+    fn of(stream: &Stream) -> StreamRecord {
+        StreamRecord {
+            name: stream.name.clone(),
+            counts: stream.counts,
+            latency: Summary::of(&stream.latency),
+            pace: stream.pace,
+            overruns: stream.overruns,
+        }
+    }
+
+    /// Frames that the path lost.
+    pub fn lost_on_path(&self) -> u64 {
+        self.counts.lost.saturating_sub(self.overruns.unwrap_or(0))
+    }
 }
 
 impl Record {
@@ -269,11 +293,7 @@ impl Record {
             tagged: TaggedRecord::of(&m.tagged),
             last_lost: m.last_lost,
             silence_ns: m.silence_ns,
-            streams: m
-                .streams
-                .iter()
-                .map(|s| StreamRecord { name: s.name.clone(), counts: s.counts, latency: Summary::of(&s.latency) })
-                .collect(),
+            streams: m.streams.iter().map(StreamRecord::of).collect(),
             pace: m.pace,
             stalls: m.stalls.clone(),
             unattributed: m.unattributed,

@@ -58,10 +58,11 @@ pub struct Tagged {
 }
 
 impl Tagged {
-    /// Whether a measured frame is one of them.
+    /// Which of them a measured frame is, from 0; none, if it isn't one.
     #[inline]
-    pub fn has(&self, number: u64) -> bool {
-        number >= self.from && (number - self.from).is_multiple_of(self.every)
+    pub fn which(&self, number: u64) -> Option<u32> {
+        let beyond = number.checked_sub(self.from)?;
+        beyond.is_multiple_of(self.every).then_some((beyond / self.every) as u32)
     }
 }
 

@@ -285,6 +285,8 @@ fn outcome(live: &Live, plan: &Plan, ends: Ends, bridge: &Bridge) -> Result<Outc
         name: format!("flow {}", i + 1),
         counts,
         latency: Histogram::from_counts(&latency.counts()),
+        pace: None,
+        overruns: None,
     });
     let trains = traffic.pattern.train().zip(sent.trains.as_ref()).zip(seen.trains.as_ref());
     let trains = trains.map(|((train, sent), seen)| Trains::of(*train, sent, seen, |ticks| bridge.rate().ns(ticks)));

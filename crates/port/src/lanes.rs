@@ -100,7 +100,8 @@ impl Client for Lanes {
 }
 
 fn stream(name: &str, measurement: &Measurement) -> Stream {
-    Stream { name: name.to_owned(), counts: measurement.counts, latency: measurement.latency.clone() }
+    let Measurement { counts, latency, pace, overruns, .. } = measurement;
+    Stream { name: name.to_owned(), counts: *counts, latency: latency.clone(), pace: *pace, overruns: *overruns }
 }
 
 fn add(whole: &mut Outcome, mut lane: Outcome, pooled: bool) {

@@ -338,7 +338,7 @@ pub(crate) struct Seen<'p> {
     /// Every latency, where they are to be kept; it grows no further than it was made.
     pub(crate) samples: Vec<u32>,
     /// Latency of the tagged frames.
-    pub(crate) tagged: Vec<u64>,
+    pub(crate) tagged: Vec<(u32, u64)>,
     /// When the last measured frame arrived, and the longest time between two of them.
     last: Tsc,
     silence: u64,
@@ -389,7 +389,7 @@ impl<'a, 'p, R: Receive> Arrivals<'a, 'p, R> {
 }
 
 /// Room for the latencies of tagged frames.
-fn room_for(tags: &Tagged, frames: u64) -> Vec<u64> {
+fn room_for(tags: &Tagged, frames: u64) -> Vec<(u32, u64)> {
     Vec::with_capacity((frames.saturating_sub(tags.from) / tags.every + 1) as usize)
 }
 
@@ -440,8 +440,10 @@ impl Seen<'_> {
     fn tag(&mut self, plan: &Plan, sequence: u32, ns: u64) {
         let Some(tags) = plan.traffic.tagged else { return };
         let number = u64::from(sequence).checked_sub(plan.traffic.warmup_frames);
-        if number.is_some_and(|number| tags.has(number)) && self.tagged.len() < self.tagged.capacity() {
-            self.tagged.push(ns);
+        if let Some(which) = number.and_then(|number| tags.which(number))
+            && self.tagged.len() < self.tagged.capacity()
+        {
+            self.tagged.push((which, ns));
         }
     }
 

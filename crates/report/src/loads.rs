@@ -10,6 +10,7 @@ use usect_core::frame::FrameSize;
 use usect_core::rate::RateSpec;
 use usect_core::run::{Record, Run, TrialRecord};
 use usect_core::scenario::Scenario;
+use usect_core::trial::INTERRUPTED;
 
 /// A sender that reached less than this share of a rate did not offer it.
 const OFFERED: f64 = 0.98;
@@ -40,7 +41,9 @@ pub(crate) struct Cell {
     pub(crate) mean_ns: Option<Repeated>,
     /// Median latency, in nanoseconds.
     pub(crate) median_ns: Option<Repeated>,
-    /// Repetitions in which the sender could not offer the rate, which are left out.
+    /// Repetitions in which the sender offered the rate.
+    pub(crate) offered: usize,
+    /// Those in which it could not offer the rate, which are left out.
     pub(crate) unoffered: usize,
     /// The most that it offered then, in frames per second.
     pub(crate) reached: Option<f64>,
@@ -70,7 +73,7 @@ pub(crate) fn of(run: &Run) -> Vec<Loaded> {
     }
     let mut all: Vec<Loaded> = Vec::new();
     let mut cells: Vec<(String, u16, u64, Vec<&TrialRecord>)> = Vec::new();
-    for record in &run.trials {
+    for record in run.trials.iter().filter(|record| record.partial.as_deref() != Some(INTERRUPTED)) {
         let trial = &record.trial;
         let client = format!("{}{}", trial.client.name, if trial.case.loopback { ", loopback" } else { "" });
         let key = (client, trial.traffic.frame_size.with_fcs(), trial.traffic.rate.offset_ns(1_000_000));
@@ -106,10 +109,11 @@ impl Cell {
             size,
             fps: trials.first().map_or(0.0, |record| record.trial.traffic.rate.frames_per_second()),
             stamped: each(&|record| record.stamped_share),
-            lost: each(&|record| share(record.lost_on_path(), record.counts.sent)),
+            lost: each(&|record| share(record.lost_on_path(), record.counts.sent)).map(|lost| lost.within(0.0, 1.0)),
             own_lost: each(&|record| share(record.counts.lost - record.lost_on_path(), record.counts.sent)),
             mean_ns: each(&|record| (record.latency.samples > 0).then_some(record.latency.mean_ns)),
             median_ns: each(&median),
+            offered: offered.len(),
             unoffered: short.len(),
             reached: short.iter().filter_map(|record| reached(record)).map(|(fps, _)| fps).reduce(f64::max),
         }
@@ -118,7 +122,6 @@ impl Cell {
     /// Its figures, in the order of [`HEADS`].
     pub(crate) fn cells(&self) -> Vec<Written> {
         let ns = |value: f64| format::ns(value.round() as i64);
-        let runs = self.stamped.as_ref().map_or(0, |stamped| stamped.values.len());
         let short = self.reached.filter(|_| self.unoffered > 0);
         vec![
             repeated(&self.stamped, format::share),
@@ -127,7 +130,7 @@ impl Cell {
             repeated(&self.mean_ns, ns),
             repeated(&self.median_ns, ns),
             Written {
-                figure: runs.to_string(),
+                figure: self.offered.to_string(),
                 interval: short.map(|fps| format!("{} offered {} at most", self.unoffered, format::rate(fps))),
             },
         ]

@@ -89,6 +89,13 @@ fn ns(value: f64) -> String {
     format::ns(value.round() as i64)
 }
 
+/// The median, and beneath it the least and the most.
+fn spread(value: &Option<Repeated>) -> Written {
+    let Some(value) = value else { return plain("n/a") };
+    let between = format::bounded(&ns(value.median.low), &ns(value.median.high));
+    Written { figure: ns(value.median.value), interval: value.has_interval().then_some(between) }
+}
+
 fn seconds(value: f64) -> String {
     ns(value * 1e9)
 }
@@ -119,10 +126,11 @@ fn throughput_cells(size: &SizeFindings, found: &Throughput) -> Vec<Written> {
     let value = found.fps.as_ref().map(|fps| fps.mean.value);
     let bound = match (&found.fps, &found.above_fps) {
         _ if !found.complete => Some("not yet known".to_owned()),
-        (Some(fps), _) if fps.has_interval() => repeated(&found.fps, format::rate).interval,
-        (_, Some(above)) => Some(format!("not {}", format::rate(above.mean.value))),
         (Some(_), None) if most < 0.99 * size.line_fps => Some("all that was offered".to_owned()),
         (Some(_), None) => Some("the line".to_owned()),
+        (Some(fps), Some(above)) if above.values.len() < fps.values.len() => Some("and more".to_owned()),
+        (Some(fps), _) if fps.has_interval() => repeated(&found.fps, format::rate).interval,
+        (_, Some(above)) => Some(format!("not {}", format::rate(above.mean.value))),
         (None, None) => None,
     };
     vec![
@@ -140,8 +148,9 @@ fn latency(rows: Vec<Row>) -> Sheet {
     let heads = ["tagged", "typical", "worst", "mean", "p50", "p99.9", "PDV", "lost"];
     let reading = "at: load in percent of the throughput. tagged: of the frame in the middle of the stream (RFC 2544 §26.2). \
                    typical, worst: median and 99.9th percentile of the tagged frames of the second half (RFC 8219 §7.2). mean, \
-                   p50, p99.9: of every frame. PDV: p99.9 less the least (RFC 8219 §7.3.1). Figures are means of the \
-                   repetitions, beneath them their 95% intervals (Student's t). Latency is from the frame's handing to the sending port to its \
+                   p50, p99.9: of every frame. PDV: p99.9 less the least (RFC 8219 §7.3.1). typical, worst and PDV are the \
+                   medians of the repetitions, beneath them the least and the most (RFC 8219); the others their means with 95% intervals \
+                   (Student's t). Latency is from the frame's handing to the sending port to its \
                    being found at the receiving one: from first bit in to last bit out (RFC 1242 §3.8 has store-and-forward from \
                    last bit in to first bit out, and bit-forwarding from first to first: subtract the frame's time on a line \
                    with a rate twice, or once).";
@@ -161,12 +170,12 @@ fn latency_row(latency: &Latency) -> Row {
     let of = |value: &Option<Repeated>| repeated(value, ns);
     let cells = vec![
         of(&latency.tagged_ns),
-        of(&latency.typical_ns),
-        of(&latency.worst_ns),
+        spread(&latency.typical_ns),
+        spread(&latency.worst_ns),
         of(&latency.mean_ns),
         of(&latency.median_ns),
         of(&latency.p999_ns),
-        of(&latency.pdv_ns),
+        spread(&latency.pdv_ns),
         Written { figure: format::part(*lost, *sent), interval: Some(format!("at {}", format::rate(*fps))) },
     ];
     (name, cells)
@@ -215,9 +224,16 @@ fn back_to_back(rows: Vec<Row>) -> Sheet {
 
 fn burst_cells(found: &BackToBack) -> Vec<Written> {
     let frames = |value: f64| format::count(value.max(0.0).round() as u64);
+    let times = found.frames.values.len() as u32;
     let longest = match found.unlimited {
-        true => Written { figure: frames(found.frames.mean.value), interval: Some("and more".to_owned()) },
-        false => repeated(&Some(found.frames.clone()), |value| format::count(value.max(0.0).round() as u64)),
+        0 => repeated(&Some(found.frames.clone()), |value| format::count(value.max(0.0).round() as u64)),
+        all if all == times => {
+            Written { figure: frames(found.frames.mean.value), interval: Some("and more".to_owned()) }
+        }
+        some => Written {
+            figure: frames(found.frames.mean.value),
+            interval: Some(format!("and more in {some} of {times}")),
+        },
     };
     vec![
         longest,
@@ -255,7 +271,7 @@ fn reset(rows: Vec<Row>) -> Sheet {
         id: "reset",
         title: "Reset",
         source: "RFC 2544 §26.6, RFC 6201",
-        heads: ["reset", "by loss", "at"].map(str::to_owned).to_vec(),
+        heads: ["reset", "by loss", "at", "of repetitions"].map(str::to_owned).to_vec(),
         rows,
         reading: "reset: from the last frame before to the first one after. by loss: the frames lost, at the rate of the stream. \
                   For the smallest frames.",
@@ -263,17 +279,23 @@ fn reset(rows: Vec<Row>) -> Sheet {
 }
 
 fn reset_cells(found: &Reset) -> Vec<Written> {
-    vec![repeated(&found.seconds, seconds), repeated(&found.lost_s, seconds), plain(format::rate(found.fps))]
+    let times = found.seconds.as_ref().map_or(0, |seconds| seconds.values.len());
+    let mut of = vec![format!("{times} came back")];
+    of.extend((found.unmoved > 0).then(|| format!("{} lost nothing", found.unmoved)));
+    of.extend((found.out > 0).then(|| format!("{} did not come back in time", found.out)));
+    let times = [repeated(&found.seconds, seconds), repeated(&found.lost_s, seconds)];
+    times.into_iter().chain([plain(format::rate(found.fps)), plain(of.join(", "))]).collect()
 }
 
 /// How it was searched and repeated, in a line.
 pub(crate) fn how(suite: &Suite) -> String {
     let sizes: Vec<String> = suite.sizes.iter().map(|size| size.with_fcs().to_string()).collect();
     format!(
-        "{} to within {}, line {}, frames of {} bytes",
+        "{} to within {}, line {}{}, frames of {} bytes",
         suite.search,
         format::share(suite.width),
         format::bits(suite.line.0 as f64),
+        if suite.line_assumed { " (assumed)" } else { "" },
         sizes.join(", ")
     )
 }

@@ -102,7 +102,8 @@ impl Page<'_> {
         text.extend((!says.is_empty()).then(|| says.join("\n")));
         let deviations = &record.findings.deviations;
         let each = deviations.iter().map(|deviation| format!("  {}: {}", deviation.section, deviation.what));
-        let heading = if deviations.is_empty() { "everything is as RFC 2544 says" } else { "not as the RFC says:" };
+        let heading =
+            if deviations.is_empty() { "no deviation from RFC 2544 is known" } else { "not as the RFC says:" };
         text.push(std::iter::once(heading.to_owned()).chain(each).collect::<Vec<_>>().join("\n"));
         text.join("\n\n")
     }

@@ -12,11 +12,11 @@
   const drawThroughput = () => {
     if (!byId("throughput-plot")) return;
     const sizes = bytes(() => true), traces = [];
-    const theory = data.clients[0].sizes;
-    traces.push({
+    const theories = new Map(data.clients.map((c) => [JSON.stringify(c.sizes.map((s) => [s.frame_size, s.line_fps])), c.sizes]));
+    theories.forEach((theory) => traces.push({
       mode: "lines+markers", name: "line", x: theory.map((s) => s.frame_size), y: theory.map((s) => s.line_fps), text: theory.map((s) => pps(s.line_fps)),
       line: { color: quiet(), width: 1.4 }, marker: { size: 4 }, hovertemplate: "%{x} bytes<br>line %{text}<extra></extra>",
-    });
+    }));
     data.clients.forEach((client, n) => {
       const short = client.sizes.filter((s) => s.offered_fps !== null && s.offered_fps < 0.99 * s.line_fps);
       if (short.length) traces.push({

@@ -26,7 +26,7 @@ use usect_core::environment::Environment;
 use usect_core::frame::{Flow, FrameSize};
 use usect_core::frame_spec::FrameSpec;
 use usect_core::port_name::{Engine, Place};
-use usect_core::scenario::{Scenario, SteerSpec, TrafficSpec};
+use usect_core::scenario::{CoreSpec, Scenario, SteerSpec, TrafficSpec};
 use usect_core::stall::CoreStalls;
 use usect_core::template::Template;
 use usect_core::trial::{Trial, TrialResult};
@@ -164,6 +164,12 @@ impl Rig {
         })
     }
 
+    /// The cores of the threads that send and receive.
+    pub fn cores(&self) -> CoreSpec {
+        let Placement { sender, receiver, .. } = self.placement;
+        CoreSpec { sender: Some(sender), receiver: Some(receiver), ..CoreSpec::default() }
+    }
+
     /// What the figures depend on: host, interfaces, clocks, placement; and what the cores did since the
     /// rig was made.
     pub fn environment(&self) -> Environment {
@@ -213,6 +219,12 @@ impl Rig {
         while Instant::now() < until && !self.stop.load(Relaxed) {
             std::thread::sleep(BLINK.min(until.saturating_duration_since(Instant::now())));
         }
+    }
+
+    /// Takes its lab down, as dropping it does: it can run nothing more.
+    pub fn take_down(&mut self) {
+        self._steering.clear();
+        self.path.take_down();
     }
 
     /// Runs one trial; `progress` is called several times a second.

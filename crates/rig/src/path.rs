@@ -91,6 +91,11 @@ impl Path {
         }
     }
 
+    /// Takes the lab down.
+    pub(crate) fn take_down(&mut self) {
+        self.lab = None;
+    }
+
     /// The lab, unless the path is the user's own.
     pub(crate) fn lab(&self) -> Option<&Lab> {
         self.lab.as_ref()

@@ -14,6 +14,7 @@ use usect_core::measurement::{Measurement, Pace};
 use usect_core::port_name::Engine;
 use usect_core::scenario::{DutSpec, SpoolSpec, Stamp, Wait};
 use usect_core::stall::{self, Span, SpanLog, Watched};
+use usect_core::suite::Benchmark;
 use usect_core::template::{Tag, Template};
 use usect_core::tracker::Counts;
 use usect_core::trial::{INTERRUPTED, Traffic, Trial, TrialResult};
@@ -39,7 +40,10 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
         Ok(measured) => measured,
         Err(error) => {
             drop(standing);
-            return unoffered(trial, started, error);
+            let result = unoffered(trial, started, error)?;
+            rig.path.check_still_up(&trial.client)?;
+            rig.pause(trial.around.rest_ns);
+            return Ok(result);
         }
     };
     let Measured { outcome, series, bridge } = measured;
@@ -64,7 +68,9 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
         truth.series = series.1;
         Ok::<_, RigError>(truth)
     });
-    if client.counts.lost > 0 {
+    // A device that is reset may take its links along.
+    let resets = trial.purpose.is_some_and(|purpose| purpose.benchmark == Benchmark::Reset);
+    if client.counts.lost > 0 && !resets {
         rig.path.check_still_up(&trial.client)?;
     }
     rig.pause(trial.around.rest_ns);

@@ -68,7 +68,7 @@ pub(crate) struct Rfc2544 {
     #[arg(long, value_name = "COMMAND")]
     pub(crate) reset: Option<String>,
     /// Yes, the device may be reset.
-    #[arg(long, requires = "reset")]
+    #[arg(long)]
     pub(crate) yes: bool,
     /// Loads of latency, in percent of the throughput.
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "10,50,90,100")]

@@ -57,7 +57,7 @@ fn the_throughput_and_the_buffer_of_a_token_bucket_are_found() {
         }
         let csv = fs::read_to_string(folder.join("rfc2544.csv")).unwrap();
         let columns = |line: &str| line.split(',').count();
-        assert!(csv.lines().count() > 10 && csv.lines().all(|line| columns(line) == 13), "{csv}");
+        assert!(csv.lines().count() > 10 && csv.lines().all(|line| columns(line) == 16), "{csv}");
         assert!(csv.contains("mem,64,back-to-back,,,148809,false,burst,frames,"), "{csv}");
     }
     world.assert_clean();

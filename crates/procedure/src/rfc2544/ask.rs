@@ -1,6 +1,6 @@
 //! What each benchmark tries next.
 
-use super::known::{Known, is_offered, load, loss};
+use super::known::{ATTEMPTS, Known, is_offered, load, loss};
 use crate::search::Search;
 use usect_core::pattern::Pattern;
 use usect_core::rate::Rate;
@@ -45,7 +45,12 @@ fn first(benchmark: Benchmark) -> Purpose {
 
 /// Frames of a load in some seconds.
 fn frames_in(load: u64, seconds: f64) -> u64 {
-    ((load as f64 * seconds).round() as u64).max(1)
+    frames_for(load, (seconds * 1e9).round() as u64)
+}
+
+/// Frames that last so long at least: a search doesn't count a trial in full that is a nanosecond short.
+fn frames_for(load: u64, ns: u64) -> u64 {
+    ((u128::from(load) * u128::from(ns)).div_ceil(1_000_000_000) as u64).max(1)
 }
 
 /// A part of a load.
@@ -78,54 +83,59 @@ impl Known<'_> {
     }
 
     fn check(&self) -> Option<Asked> {
-        let none = self.trials(Benchmark::Check).next().is_none();
-        none.then(|| Asked::evenly(first(Benchmark::Check), CHECK.1, CHECK.0))
+        self.is_open(self.trials(Benchmark::Check)).then(|| Asked::evenly(first(Benchmark::Check), CHECK.1, CHECK.0))
     }
 
     fn offer(&self) -> Option<Asked> {
-        let line = (self.suite.line_fps(self.size) as u64).max(1);
-        let none = self.trials(Benchmark::Offer).next().is_none();
-        none.then(|| Asked::evenly(first(Benchmark::Offer), line, frames_in(line, OFFER_S)))
+        let open = self.is_open(self.trials(Benchmark::Offer)) && !self.gave_up(Benchmark::Offer);
+        open.then(|| Asked::evenly(first(Benchmark::Offer), self.line(), frames_in(self.line(), OFFER_S)))
+    }
+
+    /// Whether something is still to be tried: it was never offered, and not often enough in vain.
+    fn is_open<'r>(&self, tried: impl Iterator<Item = &'r TrialRecord>) -> bool {
+        let tried: Vec<&TrialRecord> = tried.collect();
+        tried.len() < ATTEMPTS && !tried.iter().any(|record| is_offered(record))
     }
 
     fn throughput_trial(&self, repetition: u32) -> Option<Asked> {
         let ask = self.search()?.next(&self.tried(repetition))?;
         let purpose = Purpose { benchmark: Benchmark::Throughput, repetition, percent: None };
-        Some(Asked::evenly(purpose, ask.load, frames_in(ask.load, ask.lasts_ns as f64 / 1e9)))
+        Some(Asked::evenly(purpose, ask.load, frames_for(ask.load, ask.lasts_ns)))
     }
 
     fn latency_trial(&self, repetition: u32, loopback: bool) -> Option<Asked> {
         let throughput = self.throughput()?;
-        let is_done = |percent: u32| {
-            let done = |record: &TrialRecord| {
+        let is_open = |percent: &u32| {
+            let own = |record: &&TrialRecord| {
                 record.trial.case.loopback == loopback
-                    && record.trial.purpose.is_some_and(|p| p.percent == Some(percent))
+                    && record.trial.purpose.is_some_and(|p| p.percent == Some(*percent))
             };
-            self.repetition(Benchmark::Latency, repetition).any(done)
+            self.is_open(self.repetition(Benchmark::Latency, repetition).filter(own))
         };
-        let percent = self.suite.loads.iter().copied().find(|percent| !is_done(*percent))?;
+        let percent = self.suite.loads.iter().copied().find(is_open)?;
         let load = percent_of(throughput, percent);
         let frames = frames_in(load, self.suite.latency.lasts_s);
         let purpose = Purpose { benchmark: Benchmark::Latency, repetition, percent: Some(percent) };
-        let tagged = Tagged { from: frames / 2, every: (frames / 2 / TAGS).max(1) };
+        let tagged = Tagged { from: frames / 2, every: (frames / 2).div_ceil(TAGS).max(1) };
         Some(Asked { tagged: Some(tagged), loopback, ..Asked::evenly(purpose, load, frames) })
     }
 
     /// Down from the most in steps, until two trials in a row lose nothing (RFC 2544 §26.3).
     fn loss_trial(&self, repetition: u32) -> Option<Asked> {
-        let most = self.most()?;
         let done: Vec<&TrialRecord> =
             self.repetition(Benchmark::Loss, repetition).filter(|record| is_offered(record)).collect();
         let lossless = |record: &&TrialRecord| loss(record) == 0.0;
         let over = done.len() >= 2 && done[done.len() - 2..].iter().all(lossless);
         let percent = 100_u32.checked_sub(LOSS_STEP * done.len() as u32).filter(|percent| *percent > 0 && !over)?;
+        // Of one most for all of its loads, whatever later turns out.
+        let most = done.first().map(|record| load(record)).or_else(|| self.most())?;
         let load = percent_of(most, percent);
         let purpose = Purpose { benchmark: Benchmark::Loss, repetition, percent: Some(percent) };
         Some(Asked::evenly(purpose, load, frames_in(load, self.suite.loss.lasts_s)))
     }
 
     fn burst(&self, repetition: u32) -> Option<Asked> {
-        let (most, search) = (self.most()?, self.burst_search()?);
+        let (most, search) = (self.burst_rate()?, self.burst_search()?);
         let ask = search.next(&self.bursts(repetition))?;
         let purpose = Purpose { benchmark: Benchmark::BackToBack, repetition, percent: None };
         Some(Asked::evenly(purpose, most, ask.load))
@@ -137,7 +147,7 @@ impl Known<'_> {
     }
 
     fn recovery_trial(&self, repetition: u32) -> Option<Asked> {
-        if self.repetition(Benchmark::Recovery, repetition).next().is_some() {
+        if !self.is_open(self.repetition(Benchmark::Recovery, repetition)) {
             return None;
         }
         let overload = self.overload()?;

@@ -1,6 +1,6 @@
 //! What came out of a suite so far.
 
-use super::known::{Known, is_offered, load, loss};
+use super::known::{Known, LEAST, is_offered, is_stretched, load, loss, own_lost};
 use crate::search::Search;
 use usect_core::findings::{
     BackToBack, ClientFindings, Findings, Latency, Loss, Recovery, Repeated, Reset, SizeFindings, Throughput,
@@ -38,6 +38,11 @@ fn of_host(suite: &Suite, clients: &[ClientSpec], found: &[ClientFindings]) -> V
             deviations.push(Deviation::new(benchmark.section(), why));
         }
     }
+    let tagged = found.iter().flat_map(|client| &client.sizes).flat_map(|size| &size.latency);
+    if let Some(least) = tagged.filter_map(|latency| latency.tagged_frames).min().filter(|least| *least < 500) {
+        let what = format!("{least} tagged frames of a stream instead of 500");
+        deviations.push(Deviation { section: "RFC 8219 §7.2".into(), what });
+    }
     for findings in found {
         let short = findings.sizes.iter().filter(|size| size.offered_fps.is_some_and(|fps| fps < 0.99 * size.line_fps));
         let sizes: Vec<String> = short.map(|size| size.frame_size.with_fcs().to_string()).collect();
@@ -68,9 +73,16 @@ fn of_size(known: &Known) -> SizeFindings {
 
 /// Where every load loses, the benchmarks at the throughput can't be.
 fn no_throughput(known: &Known) -> Option<String> {
-    let (found, over) = known.found(1)?;
-    let none = over && found.first().is_some_and(|first| first.lower.is_none());
-    none.then(|| "every load loses frames, so that there is no throughput, and no latency at it".to_owned())
+    let times = known.suite.throughput.times;
+    let none = |repetition: &u32| {
+        let found = known.found(*repetition).filter(|(_, over)| *over);
+        found.is_some_and(|(found, _)| found.first().is_some_and(|first| first.lower.is_none()))
+    };
+    let without = (1..=times).filter(none).count();
+    let of = if times > 1 { format!(" in {without} of {times} searches") } else { String::new() };
+    (without > 0).then(|| {
+        format!("every load down to {LEAST} frames a second loses frames{of}, so that there is no throughput, and no latency at it")
+    })
 }
 
 fn throughput(known: &Known) -> Vec<Throughput> {
@@ -107,7 +119,8 @@ fn latency(known: &Known) -> Vec<Latency> {
                 record.trial.case.loopback == loopback
                     && record.trial.purpose.is_some_and(|purpose| purpose.percent == Some(percent))
             };
-            let trials: Vec<&TrialRecord> = known.trials(Benchmark::Latency).filter(own).collect();
+            let trials: Vec<&TrialRecord> =
+                known.trials(Benchmark::Latency).filter(own).filter(|record| is_offered(record)).collect();
             found.extend(latency_at(percent, loopback, &trials));
         }
     }
@@ -131,9 +144,10 @@ fn latency_at(percent: u32, loopback: bool, trials: &[&TrialRecord]) -> Option<L
         loopback,
         sent: sum(|record| record.counts.sent),
         lost: sum(Record::lost_on_path),
-        own_lost: sum(|record| record.counts.lost - record.lost_on_path()),
+        own_lost: trials.iter().map(|record| own_lost(record)).sum(),
         stamped: sum(|record| record.counts.stamped),
-        tagged_ns: each(&|record| record.tagged.map(|tagged| tagged.first_ns as f64)),
+        tagged_frames: trials.iter().filter_map(|record| record.measured.tagged).map(|tagged| tagged.frames).min(),
+        tagged_ns: each(&|record| record.tagged.and_then(|tagged| tagged.first_ns).map(|ns| ns as f64)),
         typical_ns: each(&|record| record.tagged.map(|tagged| tagged.typical_ns as f64)),
         worst_ns: each(&|record| record.tagged.map(|tagged| tagged.worst_ns as f64)),
         mean_ns: each(&|record| (record.latency.samples > 0).then_some(record.latency.mean_ns)),
@@ -153,7 +167,7 @@ fn losses(known: &Known) -> Vec<Loss> {
             is_offered(record) && record.trial.purpose.is_some_and(|p| p.percent == Some(percent))
         };
         let trials: Vec<&TrialRecord> = known.trials(Benchmark::Loss).filter(own).collect();
-        let share = Repeated::of(trials.iter().map(|record| loss(record)).collect())?;
+        let share = Repeated::of(trials.iter().map(|record| loss(record)).collect())?.within(0.0, 1.0);
         Some(Loss { percent, fps: load(trials.first()?) as f64, share })
     };
     percents.into_iter().filter_map(of).collect()
@@ -167,18 +181,19 @@ fn back_to_back(known: &Known) -> Option<BackToBack> {
         over.then(|| search.found(&bursts)[0])
     });
     let each: Vec<_> = each.collect();
-    let unlimited = !each.is_empty() && each.iter().all(|found| found.upper.is_none());
+    let unlimited = each.iter().filter(|found| found.upper.is_none()).count() as u32;
+    let stretched = known.trials(Benchmark::BackToBack).filter(|record| is_stretched(record)).count() as u32;
     let frames = Repeated::of(each.iter().map(|found| found.lower.unwrap_or(0) as f64).collect())?;
     let fps = known.load_of(Benchmark::BackToBack)?;
     let implied_s = frames.mean.value / fps;
     let throughput = known.throughput().map(|throughput| throughput as f64).filter(|throughput| *throughput < fps);
-    let corrected_s = throughput.filter(|_| !unlimited).map(|throughput| implied_s * (1.0 - throughput / fps));
+    let corrected_s = throughput.filter(|_| unlimited == 0).map(|throughput| implied_s * (1.0 - throughput / fps));
     let buffer_frames = corrected_s.map(|seconds| seconds * fps);
-    Some(BackToBack { fps, frames, unlimited, implied_s, corrected_s, buffer_frames })
+    Some(BackToBack { fps, frames, unlimited, stretched, implied_s, corrected_s, buffer_frames })
 }
 
 fn recovery(known: &Known) -> Option<Recovery> {
-    let trials: Vec<&TrialRecord> = known.trials(Benchmark::Recovery).filter(|r| r.partial.is_none()).collect();
+    let trials: Vec<&TrialRecord> = known.trials(Benchmark::Recovery).filter(|r| is_offered(r)).collect();
     let overload_fps = load(trials.first()?) as f64;
     let (mut seconds, mut unmoved, mut unrecovered, mut unclear) = (Vec::new(), 0, 0, 0);
     for record in trials {
@@ -189,7 +204,7 @@ fn recovery(known: &Known) -> Option<Recovery> {
             // Which of them the receiving port's own queue lost, nobody knows; or nobody numbered them.
             _ if record.measured.lost_on_path() < counts.lost => unclear += 1,
             None => unclear += 1,
-            Some(last) if last + 1 >= counts.sent => unrecovered += 1,
+            Some(last) if last + 1 >= record.trial.traffic.frames => unrecovered += 1,
             Some(last) => seconds.push(last.saturating_sub(after) as f64 * 2.0 / overload_fps),
         }
     }
@@ -199,11 +214,16 @@ fn recovery(known: &Known) -> Option<Recovery> {
 fn reset(known: &Known) -> Option<Reset> {
     let trials: Vec<&TrialRecord> = known.trials(Benchmark::Reset).filter(|r| r.partial.is_none()).collect();
     let fps = load(trials.first()?) as f64;
-    let silence = |record: &&TrialRecord| record.measured.silence_ns.map(|ns| ns as f64 / 1e9);
-    let lost = |record: &&TrialRecord| record.measured.lost_on_path() as f64 / fps;
+    let lost = |record: &TrialRecord| record.measured.lost_on_path();
+    let is_out =
+        |record: &TrialRecord| record.measured.last_lost.is_some_and(|last| last + 1 >= record.trial.traffic.frames);
+    let back: Vec<&&TrialRecord> = trials.iter().filter(|record| lost(record) > 0 && !is_out(record)).collect();
+    let silence = |record: &&&TrialRecord| record.measured.silence_ns.map(|ns| ns as f64 / 1e9);
     Some(Reset {
         fps,
-        seconds: Repeated::of(trials.iter().filter_map(silence).collect()),
-        lost_s: Repeated::of(trials.iter().map(lost).collect()),
+        seconds: Repeated::of(back.iter().filter_map(silence).collect()),
+        lost_s: Repeated::of(back.iter().map(|record| lost(record) as f64 / fps).collect()),
+        unmoved: trials.iter().filter(|record| lost(record) == 0).count() as u32,
+        out: trials.iter().filter(|record| is_out(record)).count() as u32,
     })
 }

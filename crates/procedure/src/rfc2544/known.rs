@@ -4,19 +4,19 @@ use crate::search::{Binary, Found, Goal, Mlr, Range, Search, Tried};
 use usect_core::frame::FrameSize;
 use usect_core::port_name::Engine;
 use usect_core::rate::RateSpec;
-use usect_core::run::TrialRecord;
+use usect_core::run::{StreamRecord, TrialRecord};
 use usect_core::scenario::ClientSpec;
 use usect_core::suite::{Benchmark, SearchKind, Suite};
-use usect_core::trial::Trial;
+use usect_core::trial::{INTERRUPTED, Trial};
 
 /// The smallest load that is of interest, in frames per second.
-const LEAST: u64 = 100;
+pub(super) const LEAST: u64 = 100;
 /// A trial counts as offered from this share of its rate on.
 const OFFERED: f64 = 0.98;
 /// The same of a burst, which can be so short that a microsecond matters.
 const BURST_OFFERED: f64 = 0.9;
 /// Times that a trial is tried whose rate wasn't offered, before that is the sender's limit.
-const ATTEMPTS: usize = 3;
+pub(super) const ATTEMPTS: usize = 3;
 /// Share of what the sender reached that it is asked for at most.
 const MARGIN: f64 = 0.95;
 
@@ -40,7 +40,9 @@ impl<'a> Known<'a> {
     ) -> Known<'a> {
         let sees_each = client.engine != Engine::Kernel;
         let mut known = Known { suite, client: &client.name, size, sees_each, own: Vec::new() };
-        known.own = trials.iter().filter(|record| known.is_of(&record.trial)).collect();
+        // What the user cut short says nothing.
+        let whole = trials.iter().filter(|record| record.partial.as_deref() != Some(INTERRUPTED));
+        known.own = whole.filter(|record| known.is_of(&record.trial)).collect();
         known
     }
 
@@ -50,7 +52,7 @@ impl<'a> Known<'a> {
 
     /// Frames of all trials that found no room in the receiving port's own queue.
     pub(super) fn own_lost(&self) -> u64 {
-        self.own.iter().map(|record| record.measured.counts.lost - record.measured.lost_on_path()).sum()
+        self.own.iter().map(|record| own_lost(record)).sum()
     }
 
     /// The trials of a benchmark, in order.
@@ -64,31 +66,52 @@ impl<'a> Known<'a> {
         self.trials(benchmark).filter(move |record| record.trial.purpose.is_some_and(|p| p.repetition == repetition))
     }
 
+    /// Frames per second that fill the line.
+    pub(super) fn line(&self) -> u64 {
+        (self.suite.line_fps(self.size) as u64).max(1)
+    }
+
     /// Why nothing can be measured, if that is so.
     pub(super) fn verdict(&self) -> Option<String> {
-        let check = self.trials(Benchmark::Check).next()?;
-        let bytes = self.size.with_fcs();
-        if !is_offered(check) {
-            return Some(format!("the sender can't offer even {} frames of {bytes} bytes a second", load(check)));
+        let checks: Vec<&TrialRecord> = self.trials(Benchmark::Check).collect();
+        let (last, bytes) = (checks.last()?, self.size.with_fcs());
+        let counts = &last.measured.counts;
+        if checks.iter().all(|check| check.measured.counts.received == 0) {
+            let given_up = checks.len() >= ATTEMPTS && !checks.iter().any(|check| is_offered(check));
+            let cannot = format!("the sender can't offer even {} frames of {bytes} bytes a second", load(last));
+            let nothing = format!("the device passes no frames of {bytes} bytes: none of {} arrived", counts.sent);
+            return if is_offered(last) { Some(nothing) } else { given_up.then_some(cannot) };
         }
-        let counts = &check.measured.counts;
-        let passes = counts.received > 0;
-        (!passes).then(|| format!("the device passes no frames of {bytes} bytes: none of {} arrived", counts.sent))
+        let most = self.most().filter(|most| *most < LEAST.min(self.line()))?;
+        Some(format!("the sender can offer only {most} frames of {bytes} bytes a second"))
+    }
+
+    /// Whether the sender fell so far behind in a trial of a benchmark that it gave up.
+    pub(super) fn gave_up(&self, benchmark: Benchmark) -> bool {
+        self.trials(benchmark).any(|record| record.partial.is_some())
     }
 
     /// The most that is offered, in frames per second, once that is known: the line, or what the sender can do.
     pub(super) fn most(&self) -> Option<u64> {
-        let line = (self.suite.line_fps(self.size) as u64).max(1);
-        let offer = self.trials(Benchmark::Offer).next()?;
-        let reached = |record: &TrialRecord| record.measured.pace.map_or(f64::INFINITY, |pace| pace.achieved);
-        let first = if is_offered(offer) { line } else { (reached(offer) * MARGIN) as u64 };
-        // What it couldn't offer later, either at once or several times.
-        let beyond = self.trials(Benchmark::Throughput).chain(self.trials(Benchmark::Loss)).filter(|record| {
-            let again = || self.own.iter().filter(|other| load(other) == load(record) && !is_offered(other)).count();
-            !is_offered(record) && (record.partial.is_some() || again() >= ATTEMPTS)
+        let offers: Vec<&TrialRecord> = self.trials(Benchmark::Offer).collect();
+        let best = offers.iter().map(|record| reached(record)).max_by(f64::total_cmp)?;
+        let settled = offers.len() >= ATTEMPTS || self.gave_up(Benchmark::Offer);
+        let first = match offers.iter().any(|record| is_offered(record)) {
+            true => self.line(),
+            false if settled => (best * self.line() as f64 * MARGIN) as u64,
+            false => return None,
+        };
+        let searched = || self.trials(Benchmark::Throughput).chain(self.trials(Benchmark::Loss));
+        let beyond = searched().filter(|record| {
+            let alike = |other: &&&TrialRecord| load(other) == load(record);
+            let tried: Vec<&TrialRecord> =
+                self.own.iter().copied().filter(|other| alike(&other) && searches(other)).collect();
+            let never = !tried.iter().any(|other| is_offered(other));
+            never && (record.partial.is_some() || tried.len() >= ATTEMPTS)
         });
-        let least = beyond.map(|record| (reached(record) * MARGIN) as u64).min().unwrap_or(first);
-        Some(first.min(least).clamp(1, line))
+        let reach = |record: &TrialRecord| (reached(record) * load(record) as f64 * MARGIN) as u64;
+        let least = beyond.map(reach).min().unwrap_or(first);
+        Some(first.min(least).clamp(1, self.line()))
     }
 
     /// Where a throughput is searched for.
@@ -115,9 +138,11 @@ impl<'a> Known<'a> {
         })
     }
 
-    /// The trials of a repetition, as the search sees them.
+    /// The trials of a repetition, as the search sees them: those that were offered, and that still could be.
     pub(super) fn tried(&self, repetition: u32) -> Vec<Tried> {
-        let offered = self.repetition(Benchmark::Throughput, repetition).filter(|record| is_offered(record));
+        let most = self.most().unwrap_or(u64::MAX);
+        let counts = |record: &&TrialRecord| is_offered(record) && load(record) <= most;
+        let offered = self.repetition(Benchmark::Throughput, repetition).filter(counts);
         offered.map(|record| Tried { load: load(record), lasted_ns: lasted_ns(record), loss: loss(record) }).collect()
     }
 
@@ -143,27 +168,46 @@ impl<'a> Known<'a> {
         each.collect::<Option<Vec<u64>>>()?.into_iter().min()
     }
 
+    /// The rate within bursts, one for all, in frames per second.
+    pub(super) fn burst_rate(&self) -> Option<u64> {
+        self.trials(Benchmark::BackToBack).next().map(load).or_else(|| self.most())
+    }
+
     /// The search for the longest burst, whose loads are frames.
     pub(super) fn burst_search(&self) -> Option<Binary> {
-        let most = self.most()? as f64 * self.suite.back_to_back.lasts_s;
+        let asked = (self.burst_rate()? as f64 * self.suite.back_to_back.lasts_s) as u64;
+        // Longer ones the sender gave up.
+        let given_up = self.trials(Benchmark::BackToBack).filter(|record| record.partial.is_some());
+        let most = given_up.map(|record| record.trial.traffic.frames - 1).min().map_or(asked, |most| most.min(asked));
         let goal = match self.suite.search {
             SearchKind::Verified => Goal::verified(1, self.suite.width),
             _ => Goal::rfc2544(1, self.suite.width),
         };
-        Some(Binary { goal, range: Range { least: 1, most: (most as u64).max(1) } })
+        Some(Binary { goal, range: Range { least: 1, most: most.max(1) } })
     }
 
     /// The bursts of a repetition, as the search sees them. One that the sender stretched is sent again a few times before
     /// it counts all the same.
     pub(super) fn bursts(&self, repetition: u32) -> Vec<Tried> {
-        let own: Vec<&TrialRecord> = self.repetition(Benchmark::BackToBack, repetition).collect();
+        let whole = |record: &&TrialRecord| record.partial.is_none();
+        let own: Vec<&TrialRecord> = self.repetition(Benchmark::BackToBack, repetition).filter(whole).collect();
         let attempts = |record: &TrialRecord| {
             own.iter().filter(|other| other.trial.traffic.frames == record.trial.traffic.frames).count()
         };
-        let counts = |record: &&&TrialRecord| reached(record) >= BURST_OFFERED || attempts(record) >= ATTEMPTS;
+        let counts = |record: &&&TrialRecord| !is_stretched(record) || attempts(record) >= ATTEMPTS;
         let of = |record: &&TrialRecord| Tried { load: record.trial.traffic.frames, lasted_ns: 1, loss: loss(record) };
         own.iter().filter(counts).map(of).collect()
     }
+}
+
+/// Whether a trial is one of a benchmark that finds out what can be offered.
+fn searches(record: &TrialRecord) -> bool {
+    record.trial.purpose.is_some_and(|p| matches!(p.benchmark, Benchmark::Throughput | Benchmark::Loss))
+}
+
+/// Whether a burst left clearly slower than it was to.
+pub(super) fn is_stretched(record: &TrialRecord) -> bool {
+    reached(record) < BURST_OFFERED
 }
 
 /// The load that was asked for, in frames per second.
@@ -178,9 +222,15 @@ fn lasted_ns(record: &TrialRecord) -> u64 {
     record.trial.traffic.rate.offset_ns(record.trial.traffic.frames)
 }
 
-/// Share of its rate that a trial reached.
+/// What goes the other way, where both are measured.
+fn back(record: &TrialRecord) -> impl Iterator<Item = &StreamRecord> {
+    record.measured.streams.iter().filter(|stream| stream.name == "back")
+}
+
+/// Share of its rate that a trial reached, in the worse direction.
 fn reached(record: &TrialRecord) -> f64 {
-    record.measured.pace.map_or(1.0, |pace| pace.achieved / pace.requested)
+    let paces = back(record).map(|stream| stream.pace).chain([record.measured.pace]);
+    paces.flatten().map(|pace| pace.achieved / pace.requested).fold(f64::INFINITY, f64::min).min(1.0)
 }
 
 /// Whether its frames left at the rate that was asked for.
@@ -190,9 +240,14 @@ pub(super) fn is_offered(record: &TrialRecord) -> bool {
 
 /// Share of the frames that the path lost, both ways where both were measured.
 pub(super) fn loss(record: &TrialRecord) -> f64 {
-    let back = record.measured.streams.iter().filter(|stream| stream.name == "back");
-    let each = back.map(|stream| (stream.counts.sent, stream.counts.lost));
+    let each = back(record).map(|stream| (stream.counts.sent, stream.lost_on_path()));
     let there = (record.measured.counts.sent, record.measured.lost_on_path());
     let (sent, lost) = each.chain([there]).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     if sent == 0 { 1.0 } else { lost as f64 / sent as f64 }
+}
+
+/// Frames that found no room in the receiving ports' own queues.
+pub(super) fn own_lost(record: &TrialRecord) -> u64 {
+    let back: u64 = back(record).map(|stream| stream.counts.lost - stream.lost_on_path()).sum();
+    back + record.measured.counts.lost - record.measured.lost_on_path()
 }

@@ -43,6 +43,8 @@ impl World {
         let lost = |at: f64, offered: f64| (offered * (1.0 - forwards / at) - self.holds).max(0.0).floor() as u64;
         let (lost, last_lost) = match pattern {
             Pattern::Halves { after } => (lost(achieved, *after as f64), Some(after + 5)),
+            // Away for a while in the middle.
+            _ if trial.purpose.unwrap().benchmark == Benchmark::Reset => (frames / 4, Some(frames / 2)),
             _ => (lost(achieved, frames as f64), Some(frames - 1)),
         };
         let received = frames - lost;
@@ -50,7 +52,7 @@ impl World {
             Counts { sent: frames, received, lost, stamped: received, arrivals: received, ..Counts::default() };
         let mut measured = Measurement { counts, pace, silence_ns: Some(2_000_000_000), ..Measurement::default() };
         measured.last_lost = last_lost.filter(|_| lost > 0);
-        measured.tagged = vec![5_000; if trial.traffic.tagged.is_some() { 10 } else { 0 }];
+        measured.tagged = vec![(0, 5_000); if trial.traffic.tagged.is_some() { 10 } else { 0 }];
         (0..10).for_each(|_| measured.latency.record(6_000));
         measured
     }
@@ -62,21 +64,24 @@ impl World {
         {
             assert!(trials.len() < ENDLESS, "it doesn't end: {:?}", trials.last());
             let client = self.measure(&trial);
-            let partial = (client.counts.sent == 0).then(|| "the rate can't be reached".to_owned());
-            let truth = None;
-            trials.push(TrialRecord::of(&TrialResult {
-                trial: *trial,
-                started: String::new(),
-                client,
-                truth,
-                known_delay_ns: None,
-                dut: Vec::new(),
-                partial,
-            }));
+            trials.push(record(*trial, client));
         }
         let findings = procedure.findings(&trials).unwrap();
         (trials, findings)
     }
+}
+
+fn record(trial: Trial, client: Measurement) -> TrialRecord {
+    let partial = (client.counts.sent == 0).then(|| "the rate can't be reached".to_owned());
+    TrialRecord::of(&TrialResult {
+        trial,
+        started: String::new(),
+        client,
+        truth: None,
+        known_delay_ns: None,
+        dut: Vec::new(),
+        partial,
+    })
 }
 
 fn client() -> ClientSpec {
@@ -124,7 +129,7 @@ fn a_token_bucket_is_found_out() {
         // Frames of 1,518 bytes fill the line with 81,274 a second, which the device forwards.
         assert_eq!(sizes[1].throughput[0].fps.as_ref().unwrap().mean.value, 81_274.0);
         assert_eq!(sizes[1].throughput[0].above_fps, None);
-        assert!(sizes[1].back_to_back.as_ref().unwrap().unlimited);
+        assert_eq!(sizes[1].back_to_back.as_ref().unwrap().unlimited, 1);
         assert_eq!(sizes[1].recovery.as_ref().unwrap().unmoved, 1);
     }
 }
@@ -139,6 +144,76 @@ fn a_sender_that_cannot_fill_the_line_is_asked_for_what_it_can() {
         assert!(searched.clone().count() > 0 && searched.clone().all(known::is_offered));
         assert_eq!(sizes[0].throughput[0].above_fps.is_none(), offered < 500_000.0);
     }
+}
+
+#[test]
+fn searches_end_whatever_the_length_of_a_trial_and_the_load() {
+    for (search, lasts_s) in [(SearchKind::Mlr, 60.0), (SearchKind::Binary, 0.1), (SearchKind::Verified, 0.37)] {
+        for forwards in [499_999.0, 777_777.0, f64::INFINITY] {
+            let mut suite = Suite { search, benchmarks: vec![Benchmark::Throughput], ..suite() };
+            suite.throughput.lasts_s = lasts_s;
+            let (trials, sizes) = found(World { forwards, holds: 0.0, sends: 5e6 }, &suite);
+            assert!(trials.len() < 100, "{}", trials.len());
+            let fps = sizes[0].throughput[0].fps.as_ref().unwrap().mean.value;
+            assert!(fps <= forwards && (fps > 0.97 * forwards || fps == 1_488_095.0), "{fps} of {forwards}");
+        }
+    }
+}
+
+/// A sender that gets slower in the middle of a search, and one that a stall of the host holds up once.
+#[test]
+fn a_host_that_gets_slower_ends_the_search_too() {
+    for (slow_from, slow_to) in [(5, usize::MAX), (0, 1), (2, 3), (1, 2), (6, 7)] {
+        let procedure = Rfc2544::new(suite(), vec![client()]);
+        let mut trials: Vec<TrialRecord> = Vec::new();
+        while let Step::Run(trial) = procedure.next(&trials) {
+            assert!(trials.len() < 600, "it doesn't end: {:?}", trials.last().map(|r| r.trial.label()));
+            let slow = (slow_from..slow_to).contains(&trials.len());
+            let mut client = WORLD.measure(&trial);
+            if let Some(pace) = client.pace.as_mut().filter(|_| slow) {
+                pace.achieved = pace.requested * 0.9;
+            }
+            trials.push(record(*trial, client));
+        }
+        let found = procedure.findings(&trials).unwrap().clients[0].sizes[0].clone();
+        let fps = found.throughput.first().and_then(|found| found.fps.as_ref()).map(|fps| fps.mean.value);
+        assert_eq!(found.verdict.is_some(), fps.is_none(), "{found:?}");
+        if slow_to != usize::MAX {
+            assert_eq!(found.offered_fps, Some(1_488_095.0), "one stall says nothing of the sender");
+            assert!((490_000.0..501_100.0).contains(&fps.unwrap()), "{fps:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_cut_short_is_no_result() {
+    let (mut trials, _) = WORLD.run(&suite(), Vec::new(), 9);
+    let procedure = Rfc2544::new(suite(), vec![client()]);
+    let before = procedure.findings(&trials);
+    let Step::Run(trial) = procedure.next(&trials) else { panic!("it is over") };
+    let pace = Some(Pace { requested: 1e6, achieved: 10.0 });
+    let mut cut = record(*trial, Measurement { pace, ..Measurement::default() });
+    cut.partial = Some(usect_core::trial::INTERRUPTED.to_owned());
+    trials.push(cut);
+    assert_eq!(procedure.findings(&trials), before);
+}
+
+#[test]
+fn a_device_that_does_not_come_back_has_no_time_of_reset() {
+    let procedure =
+        Rfc2544::new(Suite { benchmarks: vec![Benchmark::Throughput, Benchmark::Reset], ..suite() }, vec![client()]);
+    let mut trials: Vec<TrialRecord> = Vec::new();
+    while let Step::Run(trial) = procedure.next(&trials) {
+        let mut client = WORLD.measure(&trial);
+        if trial.purpose.unwrap().benchmark == Benchmark::Reset {
+            client.counts.lost = client.counts.sent / 2;
+            client.counts.received = client.counts.sent - client.counts.lost;
+            client.last_lost = Some(trial.traffic.frames - 1);
+        }
+        trials.push(record(*trial, client));
+    }
+    let reset = procedure.findings(&trials).unwrap().clients[0].sizes[0].reset.clone().unwrap();
+    assert_eq!((reset.seconds, reset.out), (None, 1));
 }
 
 #[test]
@@ -157,19 +232,11 @@ fn a_device_that_loses_at_every_load_has_no_throughput() {
         let mut client = World { forwards: f64::INFINITY, ..WORLD }.measure(&trial);
         client.counts.lost = client.counts.sent / 100 + 1;
         client.counts.received = client.counts.sent - client.counts.lost;
-        trials.push(TrialRecord::of(&TrialResult {
-            trial: *trial,
-            started: String::new(),
-            client,
-            truth: None,
-            known_delay_ns: None,
-            dut: Vec::new(),
-            partial: None,
-        }));
+        trials.push(record(*trial, client));
     }
 
     let sizes = procedure.findings(&trials).unwrap().clients[0].sizes.clone();
-    assert!(sizes[0].verdict.as_ref().unwrap().contains("every load loses"));
+    assert!(sizes[0].verdict.as_ref().unwrap().contains("every load down to 100 frames a second loses"));
     assert!(sizes[0].latency.is_empty() && sizes[0].loss.len() == 10);
 }
 

@@ -3,8 +3,7 @@
 use usect_core::findings::{Findings, Repeated, SizeFindings};
 
 /// Names of the columns.
-const HEAD: &str =
-    "client,frame_size,benchmark,loss_ratio,load_percent,load_fps,loopback,figure,unit,mean,low,high,repetitions";
+const HEAD: &str = "client,frame_size,benchmark,loss_ratio,load_percent,load_fps,loopback,figure,unit,mean,low,high,median,least,most,repetitions";
 
 /// A figure's place.
 #[derive(Default)]
@@ -104,6 +103,9 @@ impl Lines<'_> {
             value.mean.value.to_string(),
             text(value.has_interval().then(|| value.mean.low.to_string())),
             text(value.has_interval().then(|| value.mean.high.to_string())),
+            value.median.value.to_string(),
+            value.median.low.to_string(),
+            value.median.high.to_string(),
             value.values.len().to_string(),
         ];
         self.text.push_str(&cells.join(","));
