@@ -1,8 +1,9 @@
 //! Clients: one way each to measure latency. Every port gets one for free, [`PacketClient`].
 
+use crate::arrivals::{Arrivals, Seen};
 pub use crate::live::Probe;
 use crate::live::{Live, Plan};
-use crate::paced::{Arrivals, Departures, Seen, Sent, drive};
+use crate::paced::{Departures, Sent, drive};
 use crate::route::{self, Joint, Route};
 use crate::{Beside, ClientError, Receive, Transmit, pin};
 use std::sync::atomic::{

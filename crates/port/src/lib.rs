@@ -3,6 +3,7 @@
 //! A port has two independent halves, because every engine has (two rings, two queues, two
 //! directions of a socket) and because the two ends of a measurement sit in different threads.
 
+mod arrivals;
 pub mod card;
 pub mod client;
 pub mod conformance;
