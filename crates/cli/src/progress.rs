@@ -43,15 +43,16 @@ impl Bars {
 
     pub(crate) fn end(&self, result: &TrialResult, outlook: Option<Outlook>) {
         let counts = &result.client.counts;
-        let line = format!(
-            "{} run {}: {} frames sent, {} received, {} lost{}",
-            result.trial.label(),
-            result.trial.run,
-            counts.sent,
-            counts.received,
-            counts.lost,
-            outlook.map_or(String::new(), |outlook| in_words(&outlook)),
-        );
+        let came_to = match (&result.partial, result.client.pace) {
+            (Some(_), Some(pace)) if counts.sent == 0 => {
+                format!("the sender reached {:.0} pps and gave up", pace.achieved)
+            }
+            _ => format!("{} frames sent, {} received, {} lost", counts.sent, counts.received, counts.lost),
+        };
+        let own = counts.lost.min(result.client.overruns.unwrap_or(0));
+        let own = if own > 0 { format!(", {own} of them in usect's own queue") } else { String::new() };
+        let left = outlook.map_or(String::new(), |outlook| in_words(&outlook));
+        let line = format!("{} run {}: {came_to}{own}{left}", result.trial.label(), result.trial.run);
         if self.plain {
             crate::complain(&line);
         } else {

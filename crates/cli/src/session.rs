@@ -204,13 +204,19 @@ impl Session {
         match failure {
             Some(error) if self.suite.is_some() => {
                 let folder = folder.path().display();
-                Err(error
-                    .context(format!("what was measured before is kept; go on with `usect rfc2544 --resume {folder}`")))
+                let why = crate::sentence(&error);
+                bail!("{why}; what was measured before is kept: go on with `usect rfc2544 --resume {folder}`")
             }
             Some(error) => {
                 Err(error.context(format!("what was measured before is kept in {}", folder.path().display())))
             }
-            None if stop.load(Relaxed) => Ok(ExitCode::from(INTERRUPTED)),
+            None if stop.load(Relaxed) => {
+                if self.suite.is_some() {
+                    let folder = folder.path().display();
+                    crate::complain(format_args!("usect: go on with `usect rfc2544 --resume {folder}`"));
+                }
+                Ok(ExitCode::from(INTERRUPTED))
+            }
             None => self.check_arrivals(&stored),
         }
     }

@@ -76,6 +76,8 @@ fn suite(args: &Args, scenario: &Scenario) -> Result<Suite> {
     suite.loss_ratios = args.loss_ratio.clone();
     suite.width = args.width.unwrap_or(suite.width);
     suite.loads = args.loads.clone();
+    suite.loads.sort_unstable();
+    suite.loads.dedup();
     suite.reset_command = args.reset.clone();
     suite.loopback = loopback(args, scenario)?;
     let seconds = |ns: u64| ns as f64 / 1e9;
@@ -103,6 +105,9 @@ fn benchmarks(args: &Args) -> Result<Vec<Benchmark>> {
     let named = &args.benchmarks;
     if named.contains(&Benchmark::Reset) && args.reset.is_none() {
         bail!("the benchmark reset needs --reset COMMAND, which resets the device");
+    }
+    if !named.is_empty() && !named.contains(&Benchmark::Reset) && args.reset.is_some() {
+        bail!("--reset goes with the benchmark reset, which is not among those of --benchmark");
     }
     let at_throughput = |benchmark: &Benchmark| {
         matches!(benchmark, Benchmark::Latency | Benchmark::BackToBack | Benchmark::Recovery | Benchmark::Reset)

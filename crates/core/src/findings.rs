@@ -49,6 +49,13 @@ pub struct SizeFindings {
     /// Frames of all trials that found no room in the receiving port's own queue: they came through the device, and don't count
     /// as lost.
     pub own_lost: u64,
+    /// Trials so far.
+    pub trials: u32,
+    /// Trials in which a thread that spins was away for more than a twentieth of its time: they may say more of the host than
+    /// of the device.
+    pub disturbed: u32,
+    /// The largest share of its time that one was away in a trial.
+    pub longest_away: f64,
 }
 
 /// A figure, repeated.
@@ -157,6 +164,8 @@ pub struct BackToBack {
     pub fps: f64,
     /// Its frames.
     pub frames: Repeated,
+    /// The shortest that lost some, of each repetition that found one.
+    pub above: Option<Repeated>,
     /// Repetitions in which the longest burst that was tried passed, so that there is no end to it.
     pub unlimited: u32,
     /// Bursts that left at less than nine tenths of that rate: sent again twice, and taken as they were after that.

@@ -311,6 +311,15 @@ impl Deviation {
     }
 }
 
+impl Deviation {
+    /// Its place in the order of sections.
+    pub fn place(&self) -> (bool, Vec<u32>) {
+        let number = self.section.rsplit('§').next().unwrap_or_default();
+        let parts = number.split('.').filter_map(|part| part.parse().ok()).collect();
+        (!self.section.starts_with("RFC 2544"), parts)
+    }
+}
+
 impl Suite {
     /// Where what is asked is not what RFC 2544 says, in the order of its sections.
     pub fn deviations(&self) -> Vec<Deviation> {
@@ -387,7 +396,7 @@ impl Suite {
             say("26.5", format!("overload for {} s instead of 60", recovery.lasts_s));
         }
         for benchmark in Benchmark::ALL.into_iter().filter(|benchmark| !self.has(*benchmark)) {
-            say(benchmark.section(), format!("the {benchmark} was not measured"));
+            say(benchmark.section(), format!("not measured: {benchmark}"));
         }
         if self.has(Benchmark::Reset) && self.reset_command.is_none() {
             say("26.6", "no command that resets the device was given".into());

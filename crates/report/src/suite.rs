@@ -60,6 +60,30 @@ pub(crate) fn sheets(record: &SuiteRecord, name: &dyn Fn(&str) -> String) -> Vec
     sheets
 }
 
+/// What is lost at a load that is no more than the throughput contradicts it.
+fn contradiction(size: &SizeFindings) -> Option<String> {
+    let throughput = size.throughput.first().filter(|found| found.loss_ratio == 0.0)?.fps.as_ref()?.mean.value;
+    let below = size.loss.iter().filter(|loss| loss.fps <= throughput && loss.share.mean.value > 0.0);
+    let worst = below.max_by(|a, b| a.share.mean.value.total_cmp(&b.share.mean.value))?;
+    Some(format!(
+        "{} of the frames were lost at {}, which is less than the throughput: device or host were not the same all the time",
+        format::share(worst.share.mean.value),
+        format::rate(worst.fps)
+    ))
+}
+
+/// What the host did to the trials of a size, where it is worth a word.
+fn disturbance(size: &SizeFindings) -> Option<String> {
+    let SizeFindings { trials, disturbed, longest_away, .. } = size;
+    (*disturbed > 0).then(|| {
+        let most = format::share(*longest_away);
+        format!(
+            "DISTURBED: in {disturbed} of {trials} trials a thread was away for more than 5 % of its time, up to {most}; figures may \
+             say more of the host than of the device"
+        )
+    })
+}
+
 /// What to take away of a client, in a sentence for each size that is worth one.
 pub(crate) fn says(record: &SuiteRecord) -> Vec<String> {
     let several = record.findings.clients.len() > 1;
@@ -70,12 +94,8 @@ pub(crate) fn says(record: &SuiteRecord) -> Vec<String> {
         });
         let name = if several { format!("{}, ", client.client) } else { String::new() };
         let bytes = size.frame_size.with_fcs();
-        size.verdict
-            .iter()
-            .cloned()
-            .chain(own)
-            .map(move |said| format!("{name}{bytes} bytes: {said}"))
-            .collect::<Vec<_>>()
+        let said = size.verdict.iter().cloned().chain(disturbance(size)).chain(contradiction(size)).chain(own);
+        said.map(move |said| format!("{name}{bytes} bytes: {said}")).collect::<Vec<_>>()
     };
     let all = record.findings.clients.iter();
     all.flat_map(|client| client.sizes.iter().flat_map(move |size| of(client, size))).collect()
@@ -129,7 +149,9 @@ fn throughput_cells(size: &SizeFindings, found: &Throughput) -> Vec<Written> {
         (Some(_), None) if most < 0.99 * size.line_fps => Some("all that was offered".to_owned()),
         (Some(_), None) => Some("the line".to_owned()),
         (Some(fps), Some(above)) if above.values.len() < fps.values.len() => Some("and more".to_owned()),
-        (Some(fps), _) if fps.has_interval() => repeated(&found.fps, format::rate).interval,
+        (Some(fps), Some(above)) if fps.has_interval() => {
+            Some(format::bounded(&format::rate(fps.mean.low), &format::rate(above.mean.high)))
+        }
         (_, Some(above)) => Some(format!("not {}", format::rate(above.mean.value))),
         (None, None) => None,
     };
@@ -226,7 +248,13 @@ fn burst_cells(found: &BackToBack) -> Vec<Written> {
     let frames = |value: f64| format::count(value.max(0.0).round() as u64);
     let times = found.frames.values.len() as u32;
     let longest = match found.unlimited {
-        0 => repeated(&Some(found.frames.clone()), |value| format::count(value.max(0.0).round() as u64)),
+        0 => Written {
+            figure: frames(found.frames.mean.value),
+            interval: found.above.as_ref().map(|above| {
+                let (low, high) = (frames(found.frames.mean.low), frames(above.mean.high));
+                if found.frames.has_interval() { format!("{low} to {high}") } else { format!("not {high}") }
+            }),
+        },
         all if all == times => {
             Written { figure: frames(found.frames.mean.value), interval: Some("and more".to_owned()) }
         }

@@ -44,7 +44,7 @@ pub(crate) struct Rfc2544 {
     #[arg(long, value_enum)]
     pub(crate) search: Option<SearchArg>,
     /// Shares of the frames that may be lost, a throughput for each; the other benchmarks use the first.
-    #[arg(long, value_name = "SHARE", value_delimiter = ',', default_value = "0")]
+    #[arg(long, value_name = "SHARE", value_delimiter = ',', default_value = "0", value_parser = share)]
     pub(crate) loss_ratio: Vec<f64>,
     /// How near the bounds of a search come, as a share of the rate [default: 0.005, quick: 0.02].
     #[arg(long, value_name = "SHARE")]
@@ -71,7 +71,7 @@ pub(crate) struct Rfc2544 {
     #[arg(long)]
     pub(crate) yes: bool,
     /// Loads of latency, in percent of the throughput.
-    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "10,50,90,100")]
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "10,50,90,100", value_parser = percent)]
     pub(crate) loads: Vec<u32>,
     /// Measure latency without the device, too, as a reference: over a bare wire, or between the ports of --loopback-tx and
     /// --loopback-rx.
@@ -131,6 +131,19 @@ fn benchmark(text: &str) -> Result<Benchmark, String> {
             return Err("the benchmarks are throughput, latency, loss, back-to-back, recovery and reset".to_owned());
         }
     })
+}
+
+/// `0.005` or `0.5%`.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    let bad = |_| format!("`{text}` is no share of the frames: write 0.005 or 0.5%");
+    number.trim().parse::<f64>().map(|share| share / scale).map_err(bad)
+}
+
+/// `50` or `50%`.
+fn percent(text: &str) -> Result<u32, String> {
+    let number = text.strip_suffix('%').unwrap_or(text);
+    number.trim().parse().map_err(|_| format!("`{text}` is no load: write 50 or 50%, of the throughput"))
 }
 
 fn line_rate(text: &str) -> Result<LineRate, String> {

@@ -87,8 +87,8 @@ impl Known<'_> {
     }
 
     fn offer(&self) -> Option<Asked> {
-        let open = self.is_open(self.trials(Benchmark::Offer)) && !self.gave_up(Benchmark::Offer);
-        open.then(|| Asked::evenly(first(Benchmark::Offer), self.line(), frames_in(self.line(), OFFER_S)))
+        self.is_open(self.trials(Benchmark::Offer))
+            .then(|| Asked::evenly(first(Benchmark::Offer), self.line(), frames_in(self.line(), OFFER_S)))
     }
 
     /// Whether something is still to be tried: it was never offered, and not often enough in vain.

@@ -21,6 +21,7 @@ pub(super) fn of<'a>(suite: &Suite, clients: &[ClientSpec], each: impl Iterator<
     }
     let mut deviations = suite.deviations();
     deviations.extend(of_host(suite, clients, &found));
+    deviations.sort_by_key(Deviation::place);
     Findings { clients: found, deviations }
 }
 
@@ -56,6 +57,7 @@ fn of_host(suite: &Suite, clients: &[ClientSpec], found: &[ClientFindings]) -> V
 }
 
 fn of_size(known: &Known) -> SizeFindings {
+    let (trials, disturbed, away) = known.disturbed();
     SizeFindings {
         frame_size: known.size,
         line_fps: known.suite.line_fps(known.size),
@@ -68,6 +70,9 @@ fn of_size(known: &Known) -> SizeFindings {
         recovery: recovery(known),
         reset: reset(known),
         own_lost: known.own_lost(),
+        trials,
+        disturbed,
+        longest_away: away,
     }
 }
 
@@ -131,7 +136,8 @@ fn latency_at(percent: u32, loopback: bool, trials: &[&TrialRecord]) -> Option<L
     let fps = load(trials.first()?) as f64;
     let sum = |of: fn(&Record) -> u64| trials.iter().map(|record| of(&record.measured)).sum();
     let each = |of: &dyn Fn(&Record) -> Option<f64>| {
-        Repeated::of(trials.iter().filter_map(|record| of(&record.measured)).collect())
+        let all = Repeated::of(trials.iter().filter_map(|record| of(&record.measured)).collect());
+        all.map(|all| all.within(0.0, f64::INFINITY))
     };
     let at = |record: &Record, share: f64| {
         let quantile = Quantile::new(share)?;
@@ -184,12 +190,13 @@ fn back_to_back(known: &Known) -> Option<BackToBack> {
     let unlimited = each.iter().filter(|found| found.upper.is_none()).count() as u32;
     let stretched = known.trials(Benchmark::BackToBack).filter(|record| is_stretched(record)).count() as u32;
     let frames = Repeated::of(each.iter().map(|found| found.lower.unwrap_or(0) as f64).collect())?;
+    let above = Repeated::of(each.iter().filter_map(|found| found.upper).map(|frames| frames as f64).collect());
     let fps = known.load_of(Benchmark::BackToBack)?;
     let implied_s = frames.mean.value / fps;
     let throughput = known.throughput().map(|throughput| throughput as f64).filter(|throughput| *throughput < fps);
     let corrected_s = throughput.filter(|_| unlimited == 0).map(|throughput| implied_s * (1.0 - throughput / fps));
     let buffer_frames = corrected_s.map(|seconds| seconds * fps);
-    Some(BackToBack { fps, frames, unlimited, stretched, implied_s, corrected_s, buffer_frames })
+    Some(BackToBack { fps, frames, above, unlimited, stretched, implied_s, corrected_s, buffer_frames })
 }
 
 fn recovery(known: &Known) -> Option<Recovery> {

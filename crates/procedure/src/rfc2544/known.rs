@@ -6,6 +6,7 @@ use usect_core::port_name::Engine;
 use usect_core::rate::RateSpec;
 use usect_core::run::{StreamRecord, TrialRecord};
 use usect_core::scenario::ClientSpec;
+use usect_core::stall::CoreStalls;
 use usect_core::suite::{Benchmark, SearchKind, Suite};
 use usect_core::trial::{INTERRUPTED, Trial};
 
@@ -17,6 +18,8 @@ const OFFERED: f64 = 0.98;
 const BURST_OFFERED: f64 = 0.9;
 /// Times that a trial is tried whose rate wasn't offered, before that is the sender's limit.
 pub(super) const ATTEMPTS: usize = 3;
+/// A thread that was away for more of its time disturbed its trial.
+const DISTURBED: f64 = 0.05;
 /// Share of what the sender reached that it is asked for at most.
 const MARGIN: f64 = 0.95;
 
@@ -48,6 +51,18 @@ impl<'a> Known<'a> {
 
     pub(super) fn is_of(&self, trial: &Trial) -> bool {
         trial.client.name == self.client && trial.traffic.frame_size == self.size
+    }
+
+    /// How many trials there were, in how many of them a thread that spins was away for long, and for how much of its time at
+    /// most.
+    pub(super) fn disturbed(&self) -> (u32, u32, f64) {
+        let away = |record: &&TrialRecord| {
+            let shares = record.measured.stalls.iter().filter(|core| core.observed_ns > 0).map(CoreStalls::share);
+            shares.fold(0.0, f64::max)
+        };
+        let shares: Vec<f64> = self.own.iter().map(away).collect();
+        let long = shares.iter().filter(|share| **share > DISTURBED).count();
+        (shares.len() as u32, long as u32, shares.into_iter().fold(0.0, f64::max))
     }
 
     /// Frames of all trials that found no room in the receiving port's own queue.
@@ -86,16 +101,11 @@ impl<'a> Known<'a> {
         Some(format!("the sender can offer only {most} frames of {bytes} bytes a second"))
     }
 
-    /// Whether the sender fell so far behind in a trial of a benchmark that it gave up.
-    pub(super) fn gave_up(&self, benchmark: Benchmark) -> bool {
-        self.trials(benchmark).any(|record| record.partial.is_some())
-    }
-
     /// The most that is offered, in frames per second, once that is known: the line, or what the sender can do.
     pub(super) fn most(&self) -> Option<u64> {
         let offers: Vec<&TrialRecord> = self.trials(Benchmark::Offer).collect();
         let best = offers.iter().map(|record| reached(record)).max_by(f64::total_cmp)?;
-        let settled = offers.len() >= ATTEMPTS || self.gave_up(Benchmark::Offer);
+        let settled = offers.len() >= ATTEMPTS;
         let first = match offers.iter().any(|record| is_offered(record)) {
             true => self.line(),
             false if settled => (best * self.line() as f64 * MARGIN) as u64,
@@ -107,10 +117,14 @@ impl<'a> Known<'a> {
             let tried: Vec<&TrialRecord> =
                 self.own.iter().copied().filter(|other| alike(&other) && searches(other)).collect();
             let never = !tried.iter().any(|other| is_offered(other));
-            never && (record.partial.is_some() || tried.len() >= ATTEMPTS)
+            never && tried.len() >= ATTEMPTS
         });
-        let reach = |record: &TrialRecord| (reached(record) * load(record) as f64 * MARGIN) as u64;
-        let least = beyond.map(reach).min().unwrap_or(first);
+        // The best of the tries: a stall of the host is none of its limits.
+        let best = |record: &TrialRecord| {
+            let alike = searched().filter(|other| load(other) == load(record));
+            alike.map(|other| (reached(other) * load(other) as f64 * MARGIN) as u64).max()
+        };
+        let least = beyond.filter_map(best).min().unwrap_or(first);
         Some(first.min(least).clamp(1, self.line()))
     }
 

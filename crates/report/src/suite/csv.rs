@@ -3,7 +3,7 @@
 use usect_core::findings::{Findings, Repeated, SizeFindings};
 
 /// Names of the columns.
-const HEAD: &str = "client,frame_size,benchmark,loss_ratio,load_percent,load_fps,loopback,figure,unit,mean,low,high,median,least,most,repetitions";
+const HEAD: &str = "client,frame_size,benchmark,loss_ratio,load_percent,load_fps,loopback,figure,unit,mean,low,high,median,least,most,repetitions,at_least";
 
 /// A figure's place.
 #[derive(Default)]
@@ -12,6 +12,8 @@ struct At {
     load_percent: Option<u32>,
     load_fps: Option<f64>,
     loopback: bool,
+    /// Whether the figure has no upper bound: nothing that was tried was too much.
+    at_least: bool,
 }
 
 /// The whole file.
@@ -37,7 +39,8 @@ impl Lines<'_> {
         self.exact("throughput", &At::default(), "line", "fps", Some(size.line_fps));
         self.exact("throughput", &At::default(), "offered", "fps", size.offered_fps);
         for found in &size.throughput {
-            let at = At { loss_ratio: Some(found.loss_ratio), ..At::default() };
+            let open = found.above_fps.is_none();
+            let at = At { loss_ratio: Some(found.loss_ratio), at_least: open, ..At::default() };
             self.line("throughput", &at, "throughput", "fps", &found.fps);
             self.line("throughput", &at, "above", "fps", &found.above_fps);
             self.line("throughput", &at, "forwarded", "fps", &found.forwarded_fps);
@@ -66,8 +69,9 @@ impl Lines<'_> {
             self.line("loss", &at, "loss", "share", &Some(found.share.clone()));
         }
         if let Some(found) = &size.back_to_back {
-            let at = At { load_fps: Some(found.fps), ..At::default() };
+            let at = At { load_fps: Some(found.fps), at_least: found.unlimited > 0, ..At::default() };
             self.line("back-to-back", &at, "burst", "frames", &Some(found.frames.clone()));
+            self.line("back-to-back", &at, "above", "frames", &found.above);
             self.exact("back-to-back", &at, "implied", "s", Some(found.implied_s));
             self.exact("back-to-back", &at, "corrected", "s", found.corrected_s);
             self.exact("back-to-back", &at, "buffer", "frames", found.buffer_frames);
@@ -107,6 +111,7 @@ impl Lines<'_> {
             value.median.low.to_string(),
             value.median.high.to_string(),
             value.values.len().to_string(),
+            at.at_least.to_string(),
         ];
         self.text.push_str(&cells.join(","));
         self.text.push('\n');
