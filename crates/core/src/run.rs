@@ -239,7 +239,7 @@ impl TaggedRecord {
     }
 }
 
-/// A [`Stream`](crate::measurement::Stream) in numbers.
+/// A [`Stream`] in numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamRecord {
     /// `flow 3`, `pair 2`, `back`.
