@@ -1,7 +1,7 @@
 //! The Linux bridge.
 
 use crate::{Dut, DutError, Report};
-use usect_lab::{Link, run};
+use usect_lab::{Link, await_forwarding, run};
 
 /// A bridge over two interfaces of one namespace.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ impl Bridge {
             ip(&format!("link set {} master {NAME}", link.interface))?;
         }
         ip(&format!("link set {NAME} up"))?;
+        await_forwarding(bridge.netns.as_deref(), 2)?;
         Ok(bridge)
     }
 }

@@ -29,4 +29,4 @@ pub use lock::{Lock, lock};
 pub use netns::{netns_inum, within};
 pub use program::run;
 pub use state::State;
-pub use topology::{MOST_FUNCTIONS, Shape};
+pub use topology::{MOST_FUNCTIONS, Shape, await_forwarding};

@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::fs::{self, File};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// What a lab looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,7 +173,24 @@ fn join(name: &LabName, shape: Shape) -> Result<(), LabError> {
         with("ip", format!("link set {} master br0", inside.interface))?;
         with("bridge", format!("fdb add {} dev {} master static", outside.mac, inside.interface))?;
     }
-    with("ip", "link set br0 up".into())
+    with("ip", "link set br0 up".into())?;
+    await_forwarding(Some(&netns), shape.pairs().len())
+}
+
+/// How long a bridge is given to find out that its ports have carriers: the kernel tells it once a second at worst.
+const FORWARDING: Duration = Duration::from_secs(5);
+
+/// Waits until so many ports of the bridges in a namespace forward: until then they drop what comes.
+pub fn await_forwarding(netns: Option<&str>, ports: usize) -> Result<(), LabError> {
+    let begun = Instant::now();
+    while run(netns, "bridge", &["-d", "link", "show"])?.matches("state forwarding").count() < ports {
+        // A port whose other end is down never will; whoever sends there finds out.
+        if begun.elapsed() > FORWARDING {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 /// Removes what is there of a lab. A namespace whose mount is gone is only a file to `ip`, which removes
