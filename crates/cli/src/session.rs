@@ -196,6 +196,7 @@ impl Session {
             }
             return failure.map_or(Ok(ExitCode::from(INTERRUPTED)), Err);
         }
+        self.note_findings(&mut header, &gathered);
         let stored = folder.save(header, &gathered)?;
         if failure.is_none() && !stop.load(Relaxed) {
             finished(&stored.run, gathered.pooled())?;
@@ -309,9 +310,7 @@ impl Session {
         let procedure = self.procedure();
         let bars = Bars::new(procedure.trials(), !std::io::stderr().is_terminal());
         let mut saved = Instant::now();
-        loop {
-            self.note_findings(header, procedure.as_ref(), gathered);
-            let Step::Run(trial) = procedure.next(gathered.trials()) else { break };
+        while let Step::Run(trial) = procedure.next(gathered.trials()) {
             if stop.load(Relaxed) {
                 break;
             }
@@ -335,7 +334,7 @@ impl Session {
             }
             // Of many short trials, writing them would take longer than measuring.
             if gathered.trials().len() <= FEW_TRIALS || saved.elapsed() > SAVE_AGAIN {
-                self.note_findings(header, procedure.as_ref(), gathered);
+                self.note_findings(header, gathered);
                 folder.save(header.clone(), gathered)?;
                 saved = Instant::now();
             }
@@ -344,8 +343,8 @@ impl Session {
     }
 
     /// Says in the head what a suite has found so far.
-    fn note_findings(&self, header: &mut Header, procedure: &dyn Procedure, gathered: &Gathered) {
-        let findings = procedure.findings(gathered.trials());
+    fn note_findings(&self, header: &mut Header, gathered: &Gathered) {
+        let findings = self.procedure().findings(gathered.trials());
         header.rfc2544 = self.suite.clone().zip(findings).map(|(suite, findings)| SuiteRecord { suite, findings });
     }
 

@@ -7,7 +7,6 @@ use crate::session::Session;
 use anyhow::{Result, bail};
 use std::path::Path;
 use usect_core::fiber::LineRate;
-use usect_core::pattern::Pattern;
 use usect_core::port_name::{Engine, Place, PortName};
 use usect_core::rate::RateSpec;
 use usect_core::scenario::{ClientSpec, Mode, Scenario};
@@ -58,7 +57,6 @@ fn check(scenario: &Scenario) -> Result<()> {
     if scenario.traffic.mode != Mode::OneWay {
         bail!("the benchmarks go one way, or both at once: leave mode out of the scenario");
     }
-    debug_assert!(scenario.traffic.pattern == Pattern::default());
     Ok(())
 }
 

@@ -323,6 +323,12 @@ impl Deviation {
 impl Suite {
     /// Where what is asked is not what RFC 2544 says, in the order of its sections.
     pub fn deviations(&self) -> Vec<Deviation> {
+        [self.of_traffic(), self.of_pauses(), self.of_rates(), self.of_latency(), self.of_bursts(), self.of_the_rest()]
+            .concat()
+    }
+
+    /// In frames, line and directions.
+    fn of_traffic(&self) -> Vec<Deviation> {
         let mut found = Vec::new();
         let mut say = |section: &str, what: String| found.push(Deviation::new(section, what));
         let left_out = SIZES.iter().filter(|bytes| self.sizes.iter().all(|size| size.with_fcs() != **bytes));
@@ -342,17 +348,25 @@ impl Suite {
         } else {
             say("14", "one direction, not both at once (--both)".into());
         }
-        for (asked, book, what) in [
+        found
+    }
+
+    /// In what is waited for around a trial.
+    fn of_pauses(&self) -> Vec<Deviation> {
+        let pauses = [
             (self.settle_s, 2.0, "learning frames settle for"),
             (self.residual_s, 2.0, "residual frames are waited for"),
             (self.rest_s, 5.0, "the device rests between trials for"),
-        ] {
-            if asked < book {
-                say("23", format!("{what} {asked} s instead of {book}"));
-            }
-        }
-        let Suite { throughput, latency, loss, back_to_back, recovery, .. } = self;
-        for (benchmark, extent) in [(Benchmark::Throughput, throughput), (Benchmark::Loss, loss)] {
+        ];
+        let short = pauses.into_iter().filter(|(asked, book, _)| asked < book);
+        short.map(|(asked, book, what)| Deviation::new("23", format!("{what} {asked} s instead of {book}"))).collect()
+    }
+
+    /// In throughput and frame loss rate.
+    fn of_rates(&self) -> Vec<Deviation> {
+        let mut found = Vec::new();
+        let mut say = |section: &str, what: String| found.push(Deviation::new(section, what));
+        for (benchmark, extent) in [(Benchmark::Throughput, self.throughput), (Benchmark::Loss, self.loss)] {
             if self.has(benchmark) && extent.lasts_s < 60.0 {
                 say("24", format!("trials of the {benchmark} last {} s instead of 60", extent.lasts_s));
             }
@@ -363,45 +377,59 @@ impl Suite {
         if self.has(Benchmark::Throughput) && self.search == SearchKind::Verified {
             say("26.1", "a load passes where one of two trials lost nothing (ETSI GS NFV-TST 009 §12.3.3)".into());
         }
-        if self.has(Benchmark::Latency) {
-            if latency.lasts_s < 120.0 {
-                let middle = latency.lasts_s / 2.0;
-                say(
-                    "26.2",
-                    format!(
-                        "streams of {} s instead of 120, the tagged frame after {middle} s instead of 60",
-                        latency.lasts_s
-                    ),
-                );
-            }
-            if !self.loads.contains(&100) {
-                say("26.2", "not at the throughput itself".into());
-            }
-            if latency.times < 20 {
-                say("26.2", format!("{} instead of 20 repetitions", latency.times));
-            }
+        found
+    }
+
+    fn of_latency(&self) -> Vec<Deviation> {
+        let Extent { lasts_s, times } = self.latency;
+        let mut found = Vec::new();
+        let mut say = |what: String| found.push(Deviation::new("26.2", what));
+        if !self.has(Benchmark::Latency) {
+            return found;
         }
-        if self.has(Benchmark::BackToBack) {
-            if self.search == SearchKind::Verified {
-                say("26.4", "a burst passes where one of two lost nothing (RFC 9004 §5.4)".into());
-            }
-            if back_to_back.lasts_s < 2.0 {
-                say("26.4", format!("bursts of up to {} s instead of 2", back_to_back.lasts_s));
-            }
-            if back_to_back.times < 50 {
-                say("26.4", format!("{} instead of 50 repetitions", back_to_back.times));
-            }
+        if lasts_s < 120.0 {
+            let middle = lasts_s / 2.0;
+            say(format!("streams of {lasts_s} s instead of 120, the tagged frame after {middle} s instead of 60"));
         }
-        if self.has(Benchmark::Recovery) && recovery.lasts_s < 60.0 {
-            say("26.5", format!("overload for {} s instead of 60", recovery.lasts_s));
+        if !self.loads.contains(&100) {
+            say("not at the throughput itself".into());
         }
-        for benchmark in Benchmark::ALL.into_iter().filter(|benchmark| !self.has(*benchmark)) {
-            say(benchmark.section(), format!("not measured: {benchmark}"));
-        }
-        if self.has(Benchmark::Reset) && self.reset_command.is_none() {
-            say("26.6", "no command that resets the device was given".into());
+        if times < 20 {
+            say(format!("{times} instead of 20 repetitions"));
         }
         found
+    }
+
+    fn of_bursts(&self) -> Vec<Deviation> {
+        let Extent { lasts_s, times } = self.back_to_back;
+        let mut found = Vec::new();
+        let mut say = |what: String| found.push(Deviation::new("26.4", what));
+        if !self.has(Benchmark::BackToBack) {
+            return found;
+        }
+        if self.search == SearchKind::Verified {
+            say("a burst passes where one of two lost nothing (RFC 9004 §5.4)".into());
+        }
+        if lasts_s < 2.0 {
+            say(format!("bursts of up to {lasts_s} s instead of 2"));
+        }
+        if times < 50 {
+            say(format!("{times} instead of 50 repetitions"));
+        }
+        found
+    }
+
+    /// In recovery and reset, and benchmarks that were left out.
+    fn of_the_rest(&self) -> Vec<Deviation> {
+        let short = self.has(Benchmark::Recovery) && self.recovery.lasts_s < 60.0;
+        let what = format!("overload for {} s instead of 60", self.recovery.lasts_s);
+        let short = short.then(|| Deviation::new("26.5", what));
+        let left_out = Benchmark::ALL.into_iter().filter(|benchmark| !self.has(*benchmark));
+        let left_out =
+            left_out.map(|benchmark| Deviation::new(benchmark.section(), format!("not measured: {benchmark}")));
+        let unable = self.has(Benchmark::Reset) && self.reset_command.is_none();
+        let unable = unable.then(|| Deviation::new("26.6", "no command that resets the device was given"));
+        short.into_iter().chain(left_out).chain(unable).collect()
     }
 }
 

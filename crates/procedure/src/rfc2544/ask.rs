@@ -230,9 +230,4 @@ impl Known<'_> {
             _ => None,
         }
     }
-
-    /// The load of the trials of a benchmark, in frames per second.
-    pub(super) fn load_of(&self, benchmark: Benchmark) -> Option<f64> {
-        self.trials(benchmark).next().map(|record| load(record) as f64)
-    }
 }

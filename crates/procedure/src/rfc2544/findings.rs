@@ -191,7 +191,7 @@ fn back_to_back(known: &Known) -> Option<BackToBack> {
     let stretched = known.trials(Benchmark::BackToBack).filter(|record| is_stretched(record)).count() as u32;
     let frames = Repeated::of(each.iter().map(|found| found.lower.unwrap_or(0) as f64).collect())?;
     let above = Repeated::of(each.iter().filter_map(|found| found.upper).map(|frames| frames as f64).collect());
-    let fps = known.load_of(Benchmark::BackToBack)?;
+    let fps = known.burst_rate()? as f64;
     let implied_s = frames.mean.value / fps;
     let throughput = known.throughput().map(|throughput| throughput as f64).filter(|throughput| *throughput < fps);
     let corrected_s = throughput.filter(|_| unlimited == 0).map(|throughput| implied_s * (1.0 - throughput / fps));
