@@ -305,6 +305,9 @@ impl Record {
     }
 }
 
+/// A trial counts as offered from this share of its rate on.
+const OFFERED: f64 = 0.98;
+
 impl TrialRecord {
     /// In numbers.
     pub fn of(result: &TrialResult) -> TrialRecord {
@@ -316,6 +319,22 @@ impl TrialRecord {
             truth: result.truth.as_ref().map(Record::of),
             dut: result.dut.clone(),
         }
+    }
+
+    /// What goes the other way, where both are measured.
+    pub fn back(&self) -> impl Iterator<Item = &StreamRecord> {
+        self.measured.streams.iter().filter(|stream| stream.name == "back")
+    }
+
+    /// Share of its rate that the sender reached, in the worse direction; whole where nobody asked for one.
+    pub fn reached(&self) -> f64 {
+        let paces = self.back().map(|stream| stream.pace).chain([self.measured.pace]);
+        paces.flatten().map(|pace| pace.achieved / pace.requested).fold(1.0, f64::min)
+    }
+
+    /// Whether its frames left at the rate that was asked for: not where a trial ended early, either.
+    pub fn is_offered(&self) -> bool {
+        self.partial.is_none() && self.reached() >= OFFERED
     }
 }
 

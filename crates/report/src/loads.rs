@@ -12,9 +12,6 @@ use usect_core::run::{Record, Run, TrialRecord};
 use usect_core::scenario::Scenario;
 use usect_core::trial::INTERRUPTED;
 
-/// A sender that reached less than this share of a rate did not offer it.
-const OFFERED: f64 = 0.98;
-
 /// One client's sweep.
 #[derive(Serialize)]
 pub(crate) struct Loaded {
@@ -94,12 +91,8 @@ pub(crate) fn of(run: &Run) -> Vec<Loaded> {
 
 impl Cell {
     fn of(size: u16, trials: &[&TrialRecord]) -> Cell {
-        let reached =
-            |record: &TrialRecord| record.measured.pace.map(|pace| (pace.achieved, pace.achieved / pace.requested));
-        let offers = |record: &&&TrialRecord| {
-            record.partial.is_none() && reached(record).is_none_or(|(_, share)| share >= OFFERED)
-        };
-        let (offered, short): (Vec<&TrialRecord>, Vec<&TrialRecord>) = trials.iter().partition(|record| offers(record));
+        let (offered, short): (Vec<&TrialRecord>, Vec<&TrialRecord>) =
+            trials.iter().partition(|record| record.is_offered());
         let each = |of: &dyn Fn(&Record) -> Option<f64>| {
             Repeated::of(offered.iter().filter_map(|record| of(&record.measured)).collect())
         };
@@ -116,7 +109,7 @@ impl Cell {
             median_ns: each(&median).map(positive),
             offered: offered.len(),
             unoffered: short.len(),
-            reached: short.iter().filter_map(|record| reached(record)).map(|(fps, _)| fps).reduce(f64::max),
+            reached: short.iter().filter_map(|record| record.measured.pace).map(|pace| pace.achieved).reduce(f64::max),
         }
     }
 

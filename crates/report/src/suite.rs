@@ -49,6 +49,7 @@ pub(crate) fn sheets(record: &SuiteRecord, name: &dyn Fn(&str) -> String) -> Vec
     };
     let one = |cells: Option<Vec<Written>>| cells.map(|cells| (String::new(), cells)).into_iter().collect();
     let mut sheets = vec![
+        summary(rows(&|size| vec![(String::new(), glance(suite, size))])),
         throughput(rows(&|size| throughputs(suite, size))),
         latency(rows(&|size| size.latency.iter().map(latency_row).collect())),
         loss(suite, &rows),
@@ -56,7 +57,11 @@ pub(crate) fn sheets(record: &SuiteRecord, name: &dyn Fn(&str) -> String) -> Vec
         recovery(rows(&|size| one(size.recovery.as_ref().map(recovery_cells)))),
         reset(rows(&|size| one(size.reset.as_ref().map(reset_cells)))),
     ];
-    sheets.retain(|sheet| !sheet.rows.is_empty());
+    sheets.retain(|sheet| !sheet.rows.is_empty() && !sheet.heads.is_empty());
+    // Of one benchmark, its table is summary enough.
+    if sheets.len() < 3 {
+        sheets.retain(|sheet| sheet.id != "summary");
+    }
     sheets
 }
 
@@ -118,6 +123,49 @@ fn spread(value: &Option<Repeated>) -> Written {
 
 fn seconds(value: f64) -> String {
     ns(value * 1e9)
+}
+
+fn summary(mut rows: Vec<Row>) -> Sheet {
+    // A benchmark that was left out needs no column.
+    let names = ["throughput", "of the line", "p50", "p99.9", "lost at the most", "longest burst", "recovery"];
+    let of = |row: &Row, column: usize| row.1.get(column).is_some_and(|cell| cell.figure != NOT_MEASURED);
+    let kept: Vec<usize> = (0..names.len()).filter(|column| rows.iter().any(|row| of(row, *column))).collect();
+    for (_, cells) in &mut rows {
+        *cells = kept.iter().map(|column| cells[*column].clone()).collect();
+    }
+    Sheet {
+        id: "summary",
+        title: "Summary",
+        source: "RFC 2544 §26",
+        heads: kept.into_iter().map(|column| names[column].to_owned()).collect(),
+        rows,
+        reading: "A figure of each benchmark; the tables below say what it means, and how sure it is. p50, p99.9: latency of every \
+                  frame at the highest load of which it was measured. lost at the most: share lost at the most that was offered.",
+    }
+}
+
+/// In a summary.
+const NOT_MEASURED: &str = "–";
+
+/// What to know of a size in a line.
+fn glance(suite: &Suite, size: &SizeFindings) -> Vec<Written> {
+    let missing = || plain(NOT_MEASURED);
+    let throughput = throughputs(suite, size).into_iter().next().map(|(_, cells)| cells);
+    let latency = size.latency.iter().filter(|found| !found.loopback).max_by_key(|found| found.percent);
+    let latency = latency.map(|found| latency_row(found).1);
+    let loss = size.loss.iter().max_by_key(|found| found.percent);
+    let loss = loss.map(|found| repeated(&Some(found.share.clone()), format::share));
+    let of =
+        |cells: &Option<Vec<Written>>, column: usize| cells.as_ref().map_or_else(missing, |all| all[column].clone());
+    vec![
+        of(&throughput, 1),
+        of(&throughput, 2),
+        of(&latency, 4),
+        of(&latency, 5),
+        loss.unwrap_or_else(missing),
+        of(&size.back_to_back.as_ref().map(burst_cells), 0),
+        of(&size.recovery.as_ref().map(recovery_cells), 0),
+    ]
 }
 
 const THROUGHPUT: [&str; 7] = ["may lose", "throughput", "of the line", "forwarded", "line", "offered", "trials"];

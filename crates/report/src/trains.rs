@@ -20,6 +20,7 @@ pub(crate) struct TrainRow<'a> {
 }
 
 /// A figure and its interval, written alike.
+#[derive(Clone)]
 pub(crate) struct Written {
     pub(crate) figure: String,
     pub(crate) interval: Option<String>,

@@ -1,6 +1,6 @@
 //! What each benchmark tries next.
 
-use super::known::{ATTEMPTS, Known, is_offered, load, loss};
+use super::known::{ATTEMPTS, Known, load, loss};
 use crate::search::Search;
 use usect_core::pattern::Pattern;
 use usect_core::rate::Rate;
@@ -94,7 +94,7 @@ impl Known<'_> {
     /// Whether something is still to be tried: it was never offered, and not often enough in vain.
     fn is_open<'r>(&self, tried: impl Iterator<Item = &'r TrialRecord>) -> bool {
         let tried: Vec<&TrialRecord> = tried.collect();
-        tried.len() < ATTEMPTS && !tried.iter().any(|record| is_offered(record))
+        tried.len() < ATTEMPTS && !tried.iter().any(|record| record.is_offered())
     }
 
     fn throughput_trial(&self, repetition: u32) -> Option<Asked> {
@@ -123,7 +123,7 @@ impl Known<'_> {
     /// Down from the most in steps, until two trials in a row lose nothing (RFC 2544 §26.3).
     fn loss_trial(&self, repetition: u32) -> Option<Asked> {
         let done: Vec<&TrialRecord> =
-            self.repetition(Benchmark::Loss, repetition).filter(|record| is_offered(record)).collect();
+            self.repetition(Benchmark::Loss, repetition).filter(|record| record.is_offered()).collect();
         let lossless = |record: &&TrialRecord| loss(record) == 0.0;
         let over = done.len() >= 2 && done[done.len() - 2..].iter().all(lossless);
         let percent = 100_u32.checked_sub(LOSS_STEP * done.len() as u32).filter(|percent| *percent > 0 && !over)?;

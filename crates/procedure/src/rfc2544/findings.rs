@@ -1,6 +1,6 @@
 //! What came out of a suite so far.
 
-use super::known::{Known, LEAST, is_offered, is_stretched, load, loss, own_lost};
+use super::known::{Known, LEAST, is_stretched, load, loss, own_lost};
 use crate::search::Search;
 use usect_core::findings::{
     BackToBack, ClientFindings, Findings, Latency, Loss, Recovery, Repeated, Reset, SizeFindings, Throughput,
@@ -125,7 +125,7 @@ fn latency(known: &Known) -> Vec<Latency> {
                     && record.trial.purpose.is_some_and(|purpose| purpose.percent == Some(percent))
             };
             let trials: Vec<&TrialRecord> =
-                known.trials(Benchmark::Latency).filter(own).filter(|record| is_offered(record)).collect();
+                known.trials(Benchmark::Latency).filter(own).filter(|record| record.is_offered()).collect();
             found.extend(latency_at(percent, loopback, &trials));
         }
     }
@@ -165,12 +165,12 @@ fn latency_at(percent: u32, loopback: bool, trials: &[&TrialRecord]) -> Option<L
 
 fn losses(known: &Known) -> Vec<Loss> {
     let mut percents: Vec<u32> =
-        known.trials(Benchmark::Loss).filter(|r| is_offered(r)).filter_map(|r| r.trial.purpose?.percent).collect();
+        known.trials(Benchmark::Loss).filter(|r| r.is_offered()).filter_map(|r| r.trial.purpose?.percent).collect();
     percents.sort_unstable_by(|a, b| b.cmp(a));
     percents.dedup();
     let of = |percent: u32| {
         let own = |record: &&TrialRecord| {
-            is_offered(record) && record.trial.purpose.is_some_and(|p| p.percent == Some(percent))
+            record.is_offered() && record.trial.purpose.is_some_and(|p| p.percent == Some(percent))
         };
         let trials: Vec<&TrialRecord> = known.trials(Benchmark::Loss).filter(own).collect();
         let share = Repeated::of(trials.iter().map(|record| loss(record)).collect())?.within(0.0, 1.0);
@@ -200,7 +200,7 @@ fn back_to_back(known: &Known) -> Option<BackToBack> {
 }
 
 fn recovery(known: &Known) -> Option<Recovery> {
-    let trials: Vec<&TrialRecord> = known.trials(Benchmark::Recovery).filter(|r| is_offered(r)).collect();
+    let trials: Vec<&TrialRecord> = known.trials(Benchmark::Recovery).filter(|r| r.is_offered()).collect();
     let overload_fps = load(trials.first()?) as f64;
     let (mut seconds, mut unmoved, mut unrecovered, mut unclear) = (Vec::new(), 0, 0, 0);
     for record in trials {

@@ -4,7 +4,7 @@ use crate::search::{Binary, Found, Goal, Mlr, Range, Search, Tried};
 use usect_core::frame::FrameSize;
 use usect_core::port_name::Engine;
 use usect_core::rate::RateSpec;
-use usect_core::run::{StreamRecord, TrialRecord};
+use usect_core::run::TrialRecord;
 use usect_core::scenario::ClientSpec;
 use usect_core::stall::CoreStalls;
 use usect_core::suite::{Benchmark, SearchKind, Suite};
@@ -12,9 +12,7 @@ use usect_core::trial::{INTERRUPTED, Trial};
 
 /// The smallest load that is of interest, in frames per second.
 pub(super) const LEAST: u64 = 100;
-/// A trial counts as offered from this share of its rate on.
-const OFFERED: f64 = 0.98;
-/// The same of a burst, which can be so short that a microsecond matters.
+/// A burst counts as offered from this share of its rate on: it can be so short that a microsecond matters.
 const BURST_OFFERED: f64 = 0.9;
 /// Times that a trial is tried whose rate wasn't offered, before that is the sender's limit.
 pub(super) const ATTEMPTS: usize = 3;
@@ -92,10 +90,10 @@ impl<'a> Known<'a> {
         let (last, bytes) = (checks.last()?, self.size.with_fcs());
         let counts = &last.measured.counts;
         if checks.iter().all(|check| check.measured.counts.received == 0) {
-            let given_up = checks.len() >= ATTEMPTS && !checks.iter().any(|check| is_offered(check));
+            let given_up = checks.len() >= ATTEMPTS && !checks.iter().any(|check| check.is_offered());
             let cannot = format!("the sender can't offer even {} frames of {bytes} bytes a second", load(last));
             let nothing = format!("the device passes no frames of {bytes} bytes: none of {} arrived", counts.sent);
-            return if is_offered(last) { Some(nothing) } else { given_up.then_some(cannot) };
+            return if last.is_offered() { Some(nothing) } else { given_up.then_some(cannot) };
         }
         let most = self.most().filter(|most| *most < LEAST.min(self.line()))?;
         Some(format!("the sender can offer only {most} frames of {bytes} bytes a second"))
@@ -104,9 +102,9 @@ impl<'a> Known<'a> {
     /// The most that is offered, in frames per second, once that is known: the line, or what the sender can do.
     pub(super) fn most(&self) -> Option<u64> {
         let offers: Vec<&TrialRecord> = self.trials(Benchmark::Offer).collect();
-        let best = offers.iter().map(|record| reached(record)).max_by(f64::total_cmp)?;
+        let best = offers.iter().map(|record| record.reached()).max_by(f64::total_cmp)?;
         let settled = offers.len() >= ATTEMPTS;
-        let first = match offers.iter().any(|record| is_offered(record)) {
+        let first = match offers.iter().any(|record| record.is_offered()) {
             true => self.line(),
             false if settled => (best * self.line() as f64 * MARGIN) as u64,
             false => return None,
@@ -116,13 +114,13 @@ impl<'a> Known<'a> {
             let alike = |other: &&&TrialRecord| load(other) == load(record);
             let tried: Vec<&TrialRecord> =
                 self.own.iter().copied().filter(|other| alike(&other) && searches(other)).collect();
-            let never = !tried.iter().any(|other| is_offered(other));
+            let never = !tried.iter().any(|other| other.is_offered());
             never && tried.len() >= ATTEMPTS
         });
         // The best of the tries: a stall of the host is none of its limits.
         let best = |record: &TrialRecord| {
             let alike = searched().filter(|other| load(other) == load(record));
-            alike.map(|other| (reached(other) * load(other) as f64 * MARGIN) as u64).max()
+            alike.map(|other| (other.reached() * load(other) as f64 * MARGIN) as u64).max()
         };
         let least = beyond.filter_map(best).min().unwrap_or(first);
         Some(first.min(least).clamp(1, self.line()))
@@ -155,7 +153,7 @@ impl<'a> Known<'a> {
     /// The trials of a repetition, as the search sees them: those that were offered, and that still could be.
     pub(super) fn tried(&self, repetition: u32) -> Vec<Tried> {
         let most = self.most().unwrap_or(u64::MAX);
-        let counts = |record: &&TrialRecord| is_offered(record) && load(record) <= most;
+        let counts = |record: &&TrialRecord| record.is_offered() && load(record) <= most;
         let offered = self.repetition(Benchmark::Throughput, repetition).filter(counts);
         offered.map(|record| Tried { load: load(record), lasted_ns: lasted_ns(record), loss: loss(record) }).collect()
     }
@@ -221,7 +219,7 @@ fn searches(record: &TrialRecord) -> bool {
 
 /// Whether a burst left clearly slower than it was to.
 pub(super) fn is_stretched(record: &TrialRecord) -> bool {
-    reached(record) < BURST_OFFERED
+    record.reached() < BURST_OFFERED
 }
 
 /// The load that was asked for, in frames per second.
@@ -236,25 +234,9 @@ fn lasted_ns(record: &TrialRecord) -> u64 {
     record.trial.traffic.rate.offset_ns(record.trial.traffic.frames)
 }
 
-/// What goes the other way, where both are measured.
-fn back(record: &TrialRecord) -> impl Iterator<Item = &StreamRecord> {
-    record.measured.streams.iter().filter(|stream| stream.name == "back")
-}
-
-/// Share of its rate that a trial reached, in the worse direction.
-fn reached(record: &TrialRecord) -> f64 {
-    let paces = back(record).map(|stream| stream.pace).chain([record.measured.pace]);
-    paces.flatten().map(|pace| pace.achieved / pace.requested).fold(f64::INFINITY, f64::min).min(1.0)
-}
-
-/// Whether its frames left at the rate that was asked for.
-pub(super) fn is_offered(record: &TrialRecord) -> bool {
-    record.partial.is_none() && reached(record) >= OFFERED
-}
-
 /// Share of the frames that the path lost, both ways where both were measured.
 pub(super) fn loss(record: &TrialRecord) -> f64 {
-    let each = back(record).map(|stream| (stream.counts.sent, stream.lost_on_path()));
+    let each = record.back().map(|stream| (stream.counts.sent, stream.lost_on_path()));
     let there = (record.measured.counts.sent, record.measured.lost_on_path());
     let (sent, lost) = each.chain([there]).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     if sent == 0 { 1.0 } else { lost as f64 / sent as f64 }
@@ -262,6 +244,6 @@ pub(super) fn loss(record: &TrialRecord) -> f64 {
 
 /// Frames that found no room in the receiving ports' own queues.
 pub(super) fn own_lost(record: &TrialRecord) -> u64 {
-    let back: u64 = back(record).map(|stream| stream.counts.lost - stream.lost_on_path()).sum();
+    let back: u64 = record.back().map(|stream| stream.counts.lost - stream.lost_on_path()).sum();
     back + record.measured.counts.lost - record.measured.lost_on_path()
 }

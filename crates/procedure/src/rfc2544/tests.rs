@@ -141,7 +141,7 @@ fn a_sender_that_cannot_fill_the_line_is_asked_for_what_it_can() {
         let offered = sizes[0].offered_fps.unwrap();
         assert!(offered <= 0.95 * sends && offered > 0.9 * sends, "{offered}");
         let searched = trials.iter().filter(|r| r.trial.purpose.unwrap().benchmark == Benchmark::Throughput);
-        assert!(searched.clone().count() > 0 && searched.clone().all(known::is_offered));
+        assert!(searched.clone().count() > 0 && searched.clone().all(TrialRecord::is_offered));
         assert_eq!(sizes[0].throughput[0].above_fps.is_none(), offered < 500_000.0);
     }
 }
