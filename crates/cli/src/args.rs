@@ -1,9 +1,11 @@
 //! Flags as typed. They become a resolved scenario in `session`.
 
+mod host;
 mod monitor;
 mod over;
 mod suite;
 
+pub(crate) use host::{Check, Host, Scope, Tune};
 pub(crate) use monitor::Monitor;
 pub(crate) use over::{Between, Shape, Sweep, Trains};
 pub(crate) use suite::Rfc2544;
@@ -19,6 +21,7 @@ use usect_core::frame::FrameSize;
 use usect_core::frame_spec::FrameSpec;
 use usect_core::pattern::Pattern;
 use usect_core::port_name::PortName;
+use usect_core::profile::Profile;
 use usect_core::rate::RateSpec;
 use usect_core::scenario::{DpdkSpec, Stamp, Wait};
 
@@ -98,6 +101,9 @@ pub(crate) enum Command {
     Lab(Lab),
     /// What is usable on this host, and why not.
     Engines(Engines),
+    /// What on this host costs microseconds, and settings for the time of a command.
+    #[command(subcommand)]
+    Host(Host),
 }
 
 const CALIBRATE_HELP: &str = "\
@@ -178,13 +184,21 @@ pub(crate) struct Output {
 Examples:
   usect compare scenarios/forwarder.toml              as in the papers: 30 s warm-up, 120 s, 5 runs
   usect compare scenarios/forwarder.toml --quick      a minute or two
-  usect compare scenarios/bridge.toml --client kernel --client xdp --json")]
+  usect compare scenarios/bridge.toml --client kernel --client xdp --json
+  usect compare scenarios/forwarder.toml --quick --profiles default,isolated,isolated+power
+                                                      how settings of the host move the tail (paper 000, Figure 3);
+                                                      `usect host tune --help` says what the profiles are")]
 pub(crate) struct Compare {
     /// What to compare: a scenario in TOML.
     pub(crate) scenario: PathBuf,
     /// Only these clients of the scenario.
     #[arg(long = "client", value_name = "NAME")]
     pub(crate) clients: Vec<String>,
+    /// Measure under each of these profiles of the host's settings, and put everything back [default: the scenario's, or none].
+    #[arg(long, value_name = "PROFILES", value_delimiter = ',')]
+    pub(crate) profiles: Vec<Profile>,
+    #[command(flatten)]
+    pub(crate) scope: Scope,
     #[command(flatten)]
     pub(crate) protocol: Protocol,
 }

@@ -10,11 +10,19 @@ use usect_core::frame::FrameSize;
 use usect_core::pattern::Pattern;
 use usect_core::port_name::{Engine, PortName};
 use usect_core::rate::RateSpec;
-use usect_core::scenario::{ClientSpec, CoreSpec, DpdkSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec, Vary};
+use usect_core::scenario::{
+    ClientSpec, CoreSpec, DpdkSpec, DutSpec, HostSpec, Mode, Protocol, Scenario, TrafficSpec, Vary,
+};
 
 /// `usect compare`.
 pub(crate) fn compare(args: &Compare) -> Result<Session> {
-    let (scenario, slug) = load(&args.scenario, &args.clients)?;
+    let (mut scenario, slug) = load(&args.scenario, &args.clients)?;
+    if !args.profiles.is_empty() {
+        scenario.vary.profile = args.profiles.clone();
+    }
+    if !args.scope.is_empty() {
+        scenario.host = args.scope.clone().into();
+    }
     Session::new("compare", slug, timed(scenario, &args.protocol), &args.protocol.output)
 }
 
@@ -169,6 +177,7 @@ pub(crate) fn between_ports(client: ClientSpec, traffic: TrafficSpec, cores: Cor
         vary: Vary::default(),
         cores,
         steer: Vec::new(),
+        host: HostSpec::default(),
         dpdk,
         clients: vec![client],
     }

@@ -7,11 +7,13 @@ mod asked;
 mod calibrate;
 mod engines;
 mod generate;
+mod host;
 mod lab;
 mod monitor;
 mod progress;
 mod report;
 mod reset;
+mod rigs;
 mod scrape;
 mod session;
 mod suite;
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::Report(report) => report::run(&report),
         Command::Lab(command) => lab::run(&command),
         Command::Engines(engines) => engines::run(&engines),
+        Command::Host(command) => host::run(&command),
     };
     outcome.unwrap_or_else(|error| {
         complain(format_args!("usect: {}", sentence(&error)));

@@ -3,6 +3,7 @@
 use crate::args::Output;
 use crate::progress::Bars;
 use crate::reset::Event;
+use crate::rigs::Rigs;
 use crate::say;
 use anyhow::{Result, bail};
 use std::io::IsTerminal;
@@ -173,18 +174,15 @@ impl Session {
         let stop = stop_on_signal()?;
         let mut rigs = Rigs::new(&self.scenario, stop.clone())?;
         let mut header = match before {
-            Some(header) => self.again(header, &rigs.rig)?,
-            None => self.header(&folder, &rigs.rig),
+            Some(header) => self.again(header, rigs.rig())?,
+            None => self.header(&folder, rigs.rig()),
         };
         if self.suite.is_none() {
             (header.calibrations, header.notes) = self.known(&header.environment)?;
         }
         let failure = self.trials(&mut rigs, &mut header, &folder, &mut gathered, &stop)?;
-        // What a loopback depends on is not what the figures of the device do.
-        if !rigs.loopback {
-            header.environment.extend(rigs.rig.environment());
-        }
-        drop(rigs);
+        header.environment.extend(rigs.environment());
+        header.profiles = rigs.finish();
         header.partial = match (&failure, stop.load(Relaxed)) {
             (Some(error), _) => Some(crate::sentence(error)),
             (None, true) => Some("interrupted by the user".into()),
@@ -261,6 +259,7 @@ impl Session {
             platform: rig.platform(),
             calibrations: Vec::new(),
             notes: Vec::new(),
+            profiles: Vec::new(),
             rfc2544: None,
             resumed: Vec::new(),
         }
@@ -316,7 +315,7 @@ impl Session {
             }
             bars.begin(&trial, gathered.trials().len(), procedure.outlook(gathered.trials()));
             let mut event = self.suite.as_ref().and_then(|suite| Event::of(suite, &trial));
-            let outcome = rigs.at(trial.case.loopback).and_then(|rig| {
+            let outcome = rigs.at(&trial.case).and_then(|rig| {
                 Ok(rig.run(&trial, &mut |progress| {
                     bars.tick(progress);
                     event.iter_mut().for_each(|event| event.tick(progress.elapsed_s));
@@ -384,37 +383,6 @@ struct Begun {
     folder: RunFolder,
     before: Option<Header>,
     gathered: Gathered,
-}
-
-/// The rig of the scenario, or that of its loopback: one path at a time.
-struct Rigs {
-    scenario: Scenario,
-    stop: Arc<AtomicBool>,
-    rig: Rig,
-    loopback: bool,
-}
-
-impl Rigs {
-    fn new(scenario: &Scenario, stop: Arc<AtomicBool>) -> Result<Rigs> {
-        Ok(Rigs { scenario: scenario.clone(), rig: Rig::new(scenario, stop.clone())?, stop, loopback: false })
-    }
-
-    fn at(&mut self, loopback: bool) -> Result<&mut Rig> {
-        if self.loopback != loopback {
-            // The names of its namespaces are free only when it is gone.
-            self.rig.take_down();
-            let mut scenario = self.scenario.clone();
-            if loopback {
-                scenario.dut = Case { loopback, ..Case::default() }.dut(&self.scenario.dut);
-                // The same threads on the same cores; the device's has nothing to do. What is steered may be the device's.
-                scenario.cores = self.rig.cores();
-                scenario.steer.clear();
-            }
-            self.rig = Rig::new(&scenario, self.stop.clone())?;
-            self.loopback = loopback;
-        }
-        Ok(&mut self.rig)
-    }
 }
 
 fn now_in_words() -> String {

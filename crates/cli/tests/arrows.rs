@@ -11,6 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("clock", &["core"]),
     ("port", &["clock", "core"]),
+    ("parts", &["xdp", "port", "clock", "core"]),
     ("xdp", &["port", "clock", "core"]),
     ("dpdk", &["port", "clock", "core"]),
     ("lab", &["core"]),
@@ -18,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rig", &["lab", "dut", "xdp", "dpdk", "port", "clock", "core"]),
     ("procedure", &["core"]),
     ("report", &["core"]),
-    ("cli", &["rig", "procedure", "report", "lab", "core"]),
+    ("cli", &["rig", "parts", "procedure", "report", "lab", "core"]),
     ("bench", &["report", "core"]),
     ("testing", &[]),
 ];

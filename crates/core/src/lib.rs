@@ -4,11 +4,13 @@
 //! (pacing, classification, intervals, the result schema) is tested on simulated time.
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod buckets;
 pub mod calibration;
 pub mod capture;
 pub mod converge;
 pub mod dispersion;
+pub mod dissect;
 pub mod environment;
 pub mod fiber;
 pub mod findings;
@@ -23,6 +25,7 @@ pub mod monitor;
 pub mod pattern;
 pub mod periodic;
 pub mod port_name;
+pub mod profile;
 pub mod rate;
 pub mod run;
 pub mod scenario;
@@ -36,6 +39,7 @@ pub mod stats;
 pub mod suite;
 pub mod summary;
 pub mod template;
+pub mod topology;
 pub mod tracker;
 pub mod trains;
 pub mod trial;

@@ -9,6 +9,7 @@ use crate::findings::Findings;
 use crate::gathered::{Gathered, Pooled, Single};
 use crate::histogram::Histogram;
 use crate::measurement::{Measurement, Pace, Stream};
+use crate::profile::Applied;
 use crate::scenario::Case;
 use crate::scenario::{Protocol, Scenario};
 use crate::series::Point;
@@ -59,6 +60,9 @@ pub struct Header {
     /// What a reader should know of the whole run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Profiles of the host's settings, as they were applied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Applied>,
     /// The benchmarks that were asked for, and what came out, where it is a suite of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rfc2544: Option<SuiteRecord>,

@@ -47,6 +47,9 @@ pub struct Scenario {
     /// Interfaces whose interrupts and queues are sent to a core while it is measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steer: Vec<SteerSpec>,
+    /// What the profiles of `vary` are about.
+    #[serde(default, skip_serializing_if = "HostSpec::is_default")]
+    pub host: HostSpec,
     /// How DPDK is started, where a client or the DUT uses it.
     #[serde(default, skip_serializing_if = "DpdkSpec::is_default")]
     pub dpdk: DpdkSpec,
@@ -154,6 +157,9 @@ impl Protocol {
 pub enum DutSpec {
     /// Nothing: the two interfaces are the ends of one veth pair.
     Wire {},
+    /// The host that answers: from its interface, through kernel and application, and back to its interface (paper 002,
+    /// experiment 4). There and back only.
+    Host {},
     /// A forwarder in the kernel, by XDP redirect between two interfaces.
     XdpForwarder {},
     /// The Linux bridge.
@@ -186,6 +192,7 @@ impl DutSpec {
     pub fn name(&self) -> &'static str {
         match self {
             DutSpec::Wire {} => "wire",
+            DutSpec::Host {} => "host",
             DutSpec::XdpForwarder {} => "xdp-forwarder",
             DutSpec::Bridge {} => "bridge",
             DutSpec::Forwarder { .. } => "forwarder",
@@ -325,6 +332,22 @@ pub struct SteerSpec {
     pub core: usize,
 }
 
+/// What profiles of the host's settings are about.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostSpec {
+    /// Interfaces through which is measured, in the namespace that usect is started in: for their moderation and node.
+    pub interfaces: Vec<String>,
+    /// The core for everything else, where a profile isolates; by default the first.
+    pub others: Option<usize>,
+}
+
+impl HostSpec {
+    fn is_default(&self) -> bool {
+        *self == HostSpec::default()
+    }
+}
+
 /// How DPDK is started, once for the whole run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -387,6 +410,10 @@ impl Scenario {
                 "dpdk",
                 "hugepages and arguments of EAL are for DPDK, and nothing here uses it: leave them out".into(),
             ));
+        }
+        if self.dut == (DutSpec::Host {}) && !self.traffic.mode.returns() {
+            let why = "a host is seen by what it answers: mode = \"round-trip\" or \"ping-pong\"";
+            return Err(("dut", why.into()));
         }
         self.vary.check(self).map_err(|message| ("vary", message))?;
         for case in self.vary.cases() {

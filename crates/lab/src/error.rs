@@ -21,6 +21,12 @@ pub enum LabError {
         /// Why.
         why: String,
     },
+    /// Somebody holds a profile already.
+    #[error("process {pid} has changed the host's settings already: wait for it, or end it")]
+    Tuned {
+        /// Who.
+        pid: u32,
+    },
     /// An MTU that veth doesn't take.
     #[error("a lab's MTU can't be {mtu}: use 68 to 65535 bytes")]
     BadMtu {

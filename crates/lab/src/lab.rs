@@ -35,8 +35,8 @@ struct Links {
 pub struct TapLinks {
     /// Between sender and DUT: towards the sender, towards the DUT.
     pub near: (Link, Link),
-    /// Between DUT and receiver: towards the DUT, towards the receiver.
-    pub far: (Link, Link),
+    /// Between DUT and receiver: towards the DUT, towards the receiver; none where the receiver is what is watched.
+    pub far: Option<(Link, Link)>,
 }
 
 /// A lab in the journal.
@@ -235,7 +235,8 @@ fn build(journal: &Journal, name: &LabName, shape: Shape, mtu: usize) -> Result<
     let pair = |(one, other): (&End, &End)| Ok::<_, LabError>((look_up(one)?, look_up(other)?));
     let dut = matches!(shape, Shape::Dut | Shape::Tapped).then(|| pair((&D0, &D1))).transpose()?;
     let tap = match shape {
-        Shape::Tapped => Some(TapLinks { near: pair((&A0, &A1))?, far: pair((&B0, &B1))? }),
+        Shape::Tapped => Some(TapLinks { near: pair((&A0, &A1))?, far: Some(pair((&B0, &B1))?) }),
+        Shape::Watched => Some(TapLinks { near: pair((&A0, &A1))?, far: None }),
         _ => None,
     };
     Ok(Links { tx: look_up(&T0)?, rx: look_up(&R0)?, dut, tap })

@@ -7,6 +7,9 @@
 #![deny(missing_docs)]
 
 pub mod audit;
+mod auditing;
+mod change;
+mod cpuset;
 mod error;
 mod journal;
 mod lab;
@@ -17,14 +20,17 @@ mod netns;
 mod owner;
 mod privilege;
 mod program;
+pub mod server;
+mod setting;
 pub mod settings;
 mod state;
 pub mod steering;
 mod topology;
+pub mod tune;
 
 pub use error::LabError;
 pub use lab::{Lab, LabInfo, TapLinks, down, list, recover};
-pub use link::{Link, line_bits, link, receive_queues};
+pub use link::{Link, cards, line_bits, link, receive_queues};
 pub use lock::{Lock, lock};
 pub use netns::{netns_inum, within};
 pub use program::run;

@@ -5,6 +5,7 @@ use crate::netns::{netns_inum, place};
 use crate::program::run;
 use serde::Deserialize;
 use std::net::Ipv4Addr;
+use std::path::Path;
 
 /// An interface in a namespace, as it was when it was looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +71,13 @@ pub fn link(netns: Option<&str>, interface: &str) -> Result<Link, LabError> {
         known: enumerate(&known()),
     })?;
     resolved(netns, found)
+}
+
+/// The interfaces of this namespace that are cards of the host's.
+pub fn cards() -> Result<Vec<Link>, LabError> {
+    let links = shown(None)?;
+    let card = |shown: &&Shown| Path::new("/sys/class/net").join(&shown.ifname).join("device").exists();
+    links.iter().filter(card).map(|shown| resolved(None, shown)).collect()
 }
 
 /// Rate of its line in bits per second, where it is a card that says so.

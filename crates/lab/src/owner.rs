@@ -36,16 +36,22 @@ fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-fn start_of(pid: u32) -> Option<u64> {
+/// When a process that is not dead was started.
+pub(crate) fn start_of(pid: u32) -> Option<u64> {
+    state_of(pid).map(|(_, started)| started)
+}
+
+/// Its state as proc_pid_stat(5) has it, and when it was started; none where it is dead.
+pub(crate) fn state_of(pid: u32) -> Option<(char, u64)> {
     running_since(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Start time in a `/proc/PID/stat`, unless the process is dead. The name in parentheses may itself
+/// State and start time in a `/proc/PID/stat`, unless the process is dead. The name in parentheses may itself
 /// hold spaces and parentheses, so fields are counted from the last one.
-fn running_since(stat: &str) -> Option<u64> {
+fn running_since(stat: &str) -> Option<(char, u64)> {
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X" | "x") { None } else { fields.nth(18)?.parse().ok() }
+    let state = fields.next()?.chars().next()?;
+    if matches!(state, 'Z' | 'X' | 'x') { None } else { Some((state, fields.nth(18)?.parse().ok()?)) }
 }
 
 #[cfg(test)]
@@ -57,7 +63,7 @@ mod tests {
 
     #[test]
     fn the_start_is_field_22_whatever_the_name() {
-        assert_eq!(running_since(STAT), Some(183_015));
+        assert_eq!(running_since(STAT), Some(('R', 183_015)));
         assert_eq!(running_since(&STAT.replace(" R ", " Z ")), None);
     }
 

@@ -40,7 +40,7 @@ fn feed(mut child: Child, script: &str) -> io::Result<Output> {
     child.wait_with_output()
 }
 
-fn command(program: &str, args: &[&str]) -> Command {
+pub(crate) fn command(program: &str, args: &[&str]) -> Command {
     let mut command = Command::new(program);
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{path}{}/usr/sbin:/sbin:/usr/bin:/bin", if path.is_empty() { "" } else { ":" });
@@ -54,7 +54,7 @@ fn spelled(netns: Option<&str>, program: &str, args: &[&str]) -> String {
     format!("{inside}{program} {}", args.join(" ")).trim_end().to_owned()
 }
 
-fn unstarted(program: &str, args: &[&str], error: io::Error) -> LabError {
+pub(crate) fn unstarted(program: &str, args: &[&str], error: io::Error) -> LabError {
     match error.kind() {
         io::ErrorKind::NotFound => {
             LabError::MissingProgram { program: program.to_owned(), package: package(program).to_owned() }

@@ -92,14 +92,23 @@ pub fn stale(setting: &str) -> Result<Vec<Stale>, LabError> {
 }
 
 fn stale_in(state: &State, setting: &str) -> Result<Vec<Stale>, LabError> {
+    let mut all = all_in(state, setting)?;
+    all.retain(|stale| !stale.entry.owner.alive() && stale.entry.owner.since_boot());
+    Ok(all)
+}
+
+/// The process that holds a setting of a kind, if one does.
+pub(crate) fn holder(setting: &str) -> Result<Option<u32>, LabError> {
+    let all = all_in(&State::from_env(), setting)?;
+    Ok(all.iter().map(|stale| &stale.entry.owner).find(|owner| owner.alive()).map(|owner| owner.pid))
+}
+
+fn all_in(state: &State, setting: &str) -> Result<Vec<Stale>, LabError> {
     let mut paths = files(state.settings())?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     paths.sort();
-    Ok(paths
-        .into_iter()
-        .filter_map(|path| read(&path).map(|entry| Stale { entry, path }))
-        .filter(|stale| stale.entry.setting == setting && !stale.entry.owner.alive() && stale.entry.owner.since_boot())
-        .collect())
+    let entries = paths.into_iter().filter_map(|path| read(&path).map(|entry| Stale { entry, path }));
+    Ok(entries.filter(|stale| stale.entry.setting == setting).collect())
 }
 
 fn read(path: &Path) -> Option<Entry> {

@@ -26,6 +26,8 @@ pub enum Shape {
     /// The same with both wires cut open for taps: t0 ↔ `NAME-tap`(a0), `NAME-tap`(a1) ↔ d0, and
     /// d1 ↔ `NAME-tap`(b0), `NAME-tap`(b1) ↔ r0. Nothing passes until a tap joins a0 to a1 and b0 to b1.
     Tapped,
+    /// One wire, cut open: t0 ↔ `NAME-tap`(a0), `NAME-tap`(a1) ↔ `NAME-rx`(r0).
+    Watched,
     /// Measurement functions (paper 001): senders and receivers, each in a namespace and with an interface of its own,
     /// joined by a bridge: t0 in `NAME-tx`, `NAME-tx2`, …, and r0 in `NAME-rx`, `NAME-rx2`, …
     Functions {
@@ -45,6 +47,7 @@ impl fmt::Display for Shape {
             Shape::Wire => f.write_str("wire"),
             Shape::Dut => f.write_str("dut"),
             Shape::Tapped => f.write_str("tapped"),
+            Shape::Watched => f.write_str("watched"),
             Shape::Functions { senders, receivers } => write!(f, "{senders}:{receivers}"),
         }
     }
@@ -104,6 +107,7 @@ impl Shape {
             Shape::Wire => vec![(T0, R0)],
             Shape::Dut => vec![(T0, D0), (D1, R0)],
             Shape::Tapped => vec![(T0, A0), (A1, D0), (D1, B0), (B1, R0)],
+            Shape::Watched => vec![(T0, A0), (A1, R0)],
             Shape::Functions { senders, receivers } => {
                 (1..=senders).map(sender).chain((1..=receivers).map(receiver)).collect()
             }
@@ -119,6 +123,7 @@ impl Shape {
             Shape::Wire => vec![Role::Tx, Role::Rx],
             Shape::Dut => vec![Role::Tx, Role::Dut, Role::Rx],
             Shape::Tapped => Role::ALL.to_vec(),
+            Shape::Watched => vec![Role::Tx, Role::Tap, Role::Rx],
             Shape::Functions { senders, receivers } => {
                 let senders = (1..=senders).map(Role::sender);
                 senders.chain([Role::Dut]).chain((1..=receivers).map(Role::receiver)).collect()

@@ -4,6 +4,7 @@
 
 pub mod calibrate;
 pub mod compare;
+pub mod host;
 pub mod monitor;
 pub mod rfc2544;
 pub mod search;

@@ -16,6 +16,7 @@ mod grids;
 mod head;
 mod histograms;
 mod hlog;
+pub mod host;
 mod loads;
 pub mod monitor;
 mod page;

@@ -4,7 +4,7 @@ use crate::loads::Loaded;
 use crate::sweep::{self, Swept};
 use crate::trains::Written;
 use crate::view::caveats;
-use crate::{calibrated, converge, format, loads, suite, trains, verdict};
+use crate::{calibrated, converge, format, host, loads, suite, trains, verdict};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 use usect_core::run::{ClientRecord, Record, Run, StreamRecord, SuiteRecord};
@@ -28,7 +28,7 @@ pub fn table(run: &Run, color: bool) -> String {
     }
     let mut blocks =
         vec![page.header(), page.trains(), page.calibrated(), page.converge(), page.verdicts(), page.latencies()];
-    blocks.extend([page.counts(), page.pace(), page.platform(), page.notes(), page.reading()]);
+    blocks.extend([page.counts(), page.pace(), page.platform(), page.profiles(), page.notes(), page.reading()]);
     blocks.retain(|block| !block.trim().is_empty());
     blocks.iter().map(|b| b.trim_end()).collect::<Vec<_>>().join("\n\n") + "\n"
 }
@@ -268,6 +268,12 @@ impl Page<'_> {
         std::iter::once(title.to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
     }
 
+    /// What became of the host's settings that were to be changed.
+    fn profiles(&self) -> String {
+        let lines = host::profiles(&self.run.header);
+        lines.iter().map(|(profile, became)| format!("{profile}: {}", plain(became))).collect::<Vec<_>>().join("\n")
+    }
+
     fn notes(&self) -> String {
         let noted = self.run.clients.iter().flat_map(|c| {
             let notes = c.measured.notes.iter().cloned().chain(caveats(&c.measured));
@@ -310,7 +316,7 @@ impl Page<'_> {
 }
 
 /// In lines of a terminal's width.
-fn wrapped(text: &str) -> String {
+pub(crate) fn wrapped(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last_mut().expect("there is one");

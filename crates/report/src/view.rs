@@ -2,10 +2,10 @@
 
 use crate::converge::{self, ConvergeRow};
 use crate::grid::{Entry, Grid, Line};
-use crate::series::{Series, letter};
+use crate::series::{Series, labelled, letter};
 use crate::sweep::{self, Swept};
 use crate::trains::{self, TrainRow};
-use crate::{StoredRun, calibrated, format, grids, verdict};
+use crate::{StoredRun, calibrated, format, grids, host, verdict};
 use serde::Serialize;
 use usect_core::environment::Environment;
 use usect_core::run::Record;
@@ -27,6 +27,8 @@ pub(crate) struct View {
     pub(crate) converge: &'static str,
     pub(crate) sweep: &'static str,
     pub(crate) notes: Vec<(String, String)>,
+    /// What became of the host's settings that were to be changed.
+    pub(crate) profiles: Option<Grid>,
     pub(crate) balances: Vec<grids::Balance>,
     /// Properties and settings in which the runs differ.
     pub(crate) differences: Option<Grid>,
@@ -81,6 +83,7 @@ impl View {
             calibrated: calibrated::READING,
             converge: converge::READING,
             notes: notes(runs, series),
+            profiles: profiles(runs),
             balances: series.iter().map(grids::Balance::of).collect(),
             differences: (runs.len() > 1).then(|| differences(runs, |key| !Environment::is_reading(key))),
             readings: (runs.len() > 1).then(|| differences(runs, Environment::is_reading)),
@@ -97,6 +100,19 @@ fn swept_grid(swept: &[Swept]) -> Grid {
     let lines = swept.iter().flat_map(|one| one.lines().map(|cells| line(&one.client, cells)));
     let heads = std::iter::once("client").chain(sweep::HEADS).map(str::to_owned);
     Grid::new(heads.collect(), lines.collect())
+}
+
+fn profiles(runs: &[StoredRun]) -> Option<Grid> {
+    let of = |(i, stored): (usize, &StoredRun)| {
+        let line = move |(profile, became): (String, String)| Line {
+            swatch: None,
+            cells: vec![Entry::text(labelled(letter(runs.len(), i), &profile)), Entry::text(became)],
+        };
+        host::profiles(&stored.run.header).into_iter().map(line).collect::<Vec<_>>()
+    };
+    let lines: Vec<Line> = runs.iter().enumerate().flat_map(of).collect();
+    let heads = ["profile", "what became of it"].map(str::to_owned).to_vec();
+    (!lines.is_empty()).then(|| Grid::new(heads, lines))
 }
 
 fn title(runs: &[StoredRun]) -> String {

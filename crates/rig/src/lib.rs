@@ -6,6 +6,7 @@ mod client;
 mod dpdk;
 pub mod engines;
 pub mod generate;
+pub mod host;
 pub mod interface;
 mod open;
 mod path;
@@ -34,7 +35,7 @@ use usect_lab::audit;
 use usect_lab::steering::Steering;
 
 /// How long each core is watched before any traffic, in nanoseconds.
-const PLATFORM_NS: u64 = 500_000_000;
+const PLATFORM: Duration = Duration::from_millis(500);
 /// How soon a pause ends when the user doesn't want to wait.
 const BLINK: Duration = Duration::from_millis(50);
 
@@ -129,6 +130,8 @@ fn steer(spec: &SteerSpec, cores: &[usize]) -> Result<Steering, RigError> {
 pub fn recover() -> Result<Vec<String>, RigError> {
     let mut said = cards::recover()?;
     said.extend(usect_lab::steering::recover()?);
+    said.extend(usect_lab::server::recover()?);
+    said.extend(usect_lab::tune::recover()?);
     said.extend(usect_lab::recover()?);
     Ok(said)
 }
@@ -201,16 +204,7 @@ impl Rig {
 
     /// What each core does to a spinning thread while there is no traffic.
     pub fn platform(&self) -> Vec<CoreStalls> {
-        let watch = |&core: &usize| {
-            let clock = self.clock;
-            std::thread::spawn(move || {
-                // A core that can't be pinned to is watched from wherever the thread is, and says so.
-                let pinned = usect_port::pin(core).is_ok();
-                usect_clock::watch::platform(&clock, pinned.then_some(core), PLATFORM_NS).summary()
-            })
-        };
-        let threads: Vec<_> = self.cores.iter().map(watch).collect();
-        threads.into_iter().filter_map(|t| t.join().ok()).collect()
+        host::platform(&self.clock, &self.cores, PLATFORM)
     }
 
     /// Waits, unless the user stops the trial.

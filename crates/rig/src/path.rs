@@ -64,6 +64,7 @@ impl Path {
             DutSpec::External { .. } => None,
             _ if scenario.clients.iter().all(|c| c.engine == Engine::Mem) => None,
             DutSpec::Wire {} => Some(Lab::up(RUN_LAB, Shape::Wire, mtu)?),
+            DutSpec::Host {} => Some(Lab::up(RUN_LAB, Shape::Watched, mtu)?),
             // A spool knows what it imposes; taps would see every frame of a train, and only its head is measured.
             DutSpec::Spool(_) if scenario.traffic.pattern.train().is_some_and(|train| train.heads_only) => {
                 Some(Lab::up(RUN_LAB, Shape::Dut, mtu)?)

@@ -366,7 +366,7 @@ fn attach_tap(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Option<Tap>, RigE
     let leaving = if comes_back { template(&flow.reversed())? } else { entering.clone() };
     let what = Wiretap {
         near: cut(&cuts.near),
-        far: cut(&cuts.far),
+        far: cuts.far.as_ref().map(cut),
         comes_back,
         tag: Making { rig, trial, ends }.tag(&entering),
         entering: entering.words(),

@@ -79,6 +79,17 @@ pub(crate) fn live_frames(
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
 }
 
+/// Runs a program once that needs no frame.
+pub(crate) fn run(program: BorrowedFd<'_>) -> io::Result<()> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
+        ..libbpf_sys::bpf_test_run_opts::default()
+    };
+    // SAFETY: `options` is valid during the call, and no input or output is asked for.
+    let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+}
+
 /// Runs `program` once on a frame that goes nowhere.
 #[cfg(test)]
 pub(crate) fn dry(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<()> {

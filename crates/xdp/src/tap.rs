@@ -39,8 +39,8 @@ pub struct Cut {
 pub struct Wiretap {
     /// In the wire between sender and DUT.
     pub near: Cut,
-    /// In the wire between DUT and receiver.
-    pub far: Cut,
+    /// In the wire between DUT and receiver, where there is one.
+    pub far: Option<Cut>,
     /// Whether what leaves the DUT is stamped where it comes back, in the near wire.
     pub comes_back: bool,
     /// Frames as they enter.
@@ -89,7 +89,7 @@ impl Taps for Mapped<State> {
 
 /// Attached taps; detached when dropped.
 pub struct Tap {
-    links: [OwnedFd; 4],
+    links: Vec<OwnedFd>,
     state: Arc<Mapped<State>>,
     measure_from: u64,
 }
@@ -105,8 +105,8 @@ impl Tap {
             Ok((link, _)) => Ok(link),
             Err(e) => Err(XdpError::os(format!("attaching the tap to interface {ifindex}"), &e)),
         };
-        let Wiretap { near, far, .. } = what;
-        let links = [attach(near.left)?, attach(near.right)?, attach(far.left)?, attach(far.right)?];
+        let cuts = [Some(what.near), what.far].into_iter().flatten();
+        let links = cuts.flat_map(|cut| [cut.left, cut.right]).map(attach).collect::<Result<_, _>>()?;
         let state = Arc::new(Mapped::new(skel.maps.bss.as_fd(), skel.maps.bss.value_size() as usize)?);
         Ok(Tap { links, state, measure_from: what.measure_from })
     }
@@ -141,9 +141,11 @@ fn write_config(config: &mut types::config, what: &Wiretap) {
     pattern::fill!(config.in_flow, &what.entering);
     pattern::fill!(config.out_flow, &what.leaving);
     config.r#in = what.near.left;
-    config.out = if what.comes_back { what.near.right } else { what.far.left };
+    // No interface has the index 0.
+    let far = what.far.unwrap_or(Cut { left: 0, right: 0 });
+    config.out = if what.comes_back { what.near.right } else { far.left };
     (config.near_left, config.near_right) = (what.near.left, what.near.right);
-    (config.far_left, config.far_right) = (what.far.left, what.far.right);
+    (config.far_left, config.far_right) = (far.left, far.right);
     let (at, width, is_little) = match what.tag {
         Tag::Signature(at) => (at + SEQUENCE_OFFSET, 4, 1),
         Tag::Number { at, width } => (at, width, 0),

@@ -9,6 +9,7 @@ mod compare;
 mod faults;
 mod functions;
 mod hardware;
+mod hosts;
 mod inside;
 mod labs;
 mod monitor;

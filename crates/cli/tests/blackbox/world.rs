@@ -18,7 +18,7 @@ use usect_testing::skip;
 const HANGS: Duration = Duration::from_secs(120);
 
 /// Names of the eBPF programs that usect loads.
-const PROGRAMS: &[&str] = &["generate", "receive", "reflect", "tap", "to_socket", "forward"];
+const PROGRAMS: &[&str] = &["generate", "receive", "reflect", "tap", "to_socket", "forward", "gaps"];
 
 /// Every client there is, in the order in which scenarios here name them.
 pub(crate) const CLIENTS: &[&str] = &["udp-polling", "udp-blocking", "packet", "xdp", "dpdk", "kernel"];

@@ -3,6 +3,7 @@
 use super::{DutSpec, Scenario, SpoolSpec, TrafficSpec};
 use crate::fiber::{Fiber, LineRate};
 use crate::frame::FrameSize;
+use crate::profile::Profile;
 use crate::rate::RateSpec;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -14,6 +15,9 @@ const MOST_CASES: usize = 20_000;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Vary {
+    /// Profiles of the host's settings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub profile: Vec<Profile>,
     /// Frame sizes, with FCS.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub frame_size: Vec<FrameSize>,
@@ -35,6 +39,9 @@ pub struct Vary {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Case {
+    /// Settings of the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Another fiber length, in metres.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length_m: Option<f64>,
@@ -58,7 +65,7 @@ impl Vary {
         *self == Vary::default()
     }
 
-    /// Every combination, that without the device last, then lengths outermost.
+    /// Every combination, that without the device last, then profiles outermost.
     pub fn cases(&self) -> Vec<Case> {
         let through = self.through();
         let without = through.iter().filter(|_| self.loopback).map(|case| Case { loopback: true, ..*case });
@@ -69,11 +76,13 @@ impl Vary {
     /// Every combination through the device under test.
     fn through(&self) -> Vec<Case> {
         let mut cases = Vec::new();
-        for length_m in each(&self.length_m) {
-            for line_rate in each(&self.line_rate) {
-                for frame_size in each(&self.frame_size) {
-                    let cases_of = |rate| Case { length_m, line_rate, frame_size, rate, loopback: false };
-                    cases.extend(each(&self.rate).map(cases_of));
+        for profile in each(&self.profile) {
+            for length_m in each(&self.length_m) {
+                for line_rate in each(&self.line_rate) {
+                    for frame_size in each(&self.frame_size) {
+                        let of = |rate| Case { profile, length_m, line_rate, frame_size, rate, loopback: false };
+                        cases.extend(each(&self.rate).map(of));
+                    }
                 }
             }
         }
@@ -82,7 +91,8 @@ impl Vary {
 
     /// What is wrong with it in a scenario, in one sentence.
     pub fn check(&self, scenario: &Scenario) -> Result<(), String> {
-        let each = [self.frame_size.len(), self.rate.len(), self.length_m.len(), self.line_rate.len()];
+        let each =
+            [self.profile.len(), self.frame_size.len(), self.rate.len(), self.length_m.len(), self.line_rate.len()];
         let number = each.iter().map(|&values| values.max(1)).product::<usize>() * (1 + usize::from(self.loopback));
         if number > MOST_CASES {
             return Err(format!("it makes {number} cases, and {MOST_CASES} are the most: take larger steps"));
@@ -97,6 +107,13 @@ impl Vary {
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(format!("`{}` is there twice: name each value once", twice[0]));
+        }
+        let place = self.profile.iter().any(|profile| profile.place.is_some());
+        if place && scenario.host.interfaces.is_empty() {
+            return Err(
+                "profiles local and remote are as seen from a card: name it (--interface, or interfaces in [host])"
+                    .into(),
+            );
         }
         let fiber = !self.length_m.is_empty() || !self.line_rate.is_empty();
         if fiber && scenario.dut.spool().and_then(|spool| spool.fiber).is_none() {
@@ -146,12 +163,13 @@ impl Case {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let profile = self.profile.map(|profile| profile.to_string());
         let length = self.length_m.map(|m| if m < 1_000.0 { format!("{m} m") } else { format!("{} km", m / 1_000.0) });
         let line = self.line_rate.map(|rate| rate.to_string());
         let size = self.frame_size.map(|size| format!("{} bytes", size.with_fcs()));
         let rate = self.rate.map(|rate| rate.to_string());
         let loopback = self.loopback.then(|| "loopback".to_owned());
-        let parts: Vec<String> = [length, line, size, rate, loopback].into_iter().flatten().collect();
+        let parts: Vec<String> = [profile, length, line, size, rate, loopback].into_iter().flatten().collect();
         f.write_str(&parts.join(", "))
     }
 }

@@ -18,6 +18,7 @@ const QUESTIONS: &[(&str, &[&str], Parser)] = &[
     ("pause.", &["-a"], pause),
     ("offload.", &["-k"], offloads),
     ("timestamping.", &["-T"], timestamping),
+    ("", &["--show-eee"], energy),
 ];
 
 type Parser = fn(&str) -> Vec<Pair>;
@@ -133,6 +134,12 @@ fn physical(text: &str) -> Vec<Pair> {
     let wanted = ["Speed", "Duplex", "Auto-negotiation", "Port", "Link detected", "Active FEC encoding"];
     let pairs = colon_pairs(text).into_iter().filter(|(key, _)| wanted.contains(&key.as_str()));
     pairs.map(|(key, value)| (slug(&key), value)).collect()
+}
+
+/// `eee = enabled - active`, of energy-efficient Ethernet.
+fn energy(text: &str) -> Vec<Pair> {
+    let status = colon_pairs(text).into_iter().find(|(key, _)| key == "EEE status");
+    status.map(|(_, state)| ("eee".to_owned(), state)).into_iter().collect()
 }
 
 fn pause(text: &str) -> Vec<Pair> {

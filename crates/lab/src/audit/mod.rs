@@ -5,6 +5,7 @@
 
 mod cores;
 mod cpu;
+mod devices;
 mod interface;
 mod kernel;
 mod memory;
@@ -14,7 +15,9 @@ mod times;
 mod waited;
 
 pub use cores::online_cores;
+pub use devices::management_interrupts;
 pub use interface::interface;
+pub(crate) use text::cpu_list;
 pub use times::CpuTimes;
 pub use waited::Waited;
 
@@ -29,6 +32,7 @@ pub fn host() -> Environment {
     cpu::audit(&mut facts);
     memory::audit(&mut facts);
     process::audit(&mut facts);
+    devices::audit(&mut facts);
     facts
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub(super) type Pair = (String, String);
 
 /// `0-2,5` as numbers. Ranges that no host has are ignored.
-pub(super) fn cpu_list(text: &str) -> Vec<usize> {
+pub(crate) fn cpu_list(text: &str) -> Vec<usize> {
     let number = |text: &str| text.trim().parse::<usize>().ok().filter(|n| *n < 1 << 16);
     let range = |part: &str| match part.split_once('-') {
         Some((from, to)) => Some(number(from)?..=number(to)?),

@@ -247,6 +247,7 @@ pub fn header() -> Header {
         calibrations: Vec::new(),
         within_ns: None,
         notes: Vec::new(),
+        profiles: Vec::new(),
         rfc2544: None,
         resumed: Vec::new(),
         schema: SCHEMA.to_owned(),

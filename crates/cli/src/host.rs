@@ -1,0 +1,108 @@
+//! `usect host`: what costs microseconds here, and settings for the time of a command.
+
+use crate::args::{Check, Host, Tune};
+use crate::{complain, say};
+use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::IsTerminal;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitCode};
+use usect_core::advice::Weight;
+use usect_core::scenario::HostSpec;
+use usect_lab::audit;
+use usect_lab::tune::{self, Tuned};
+
+pub(crate) fn run(command: &Host) -> Result<ExitCode> {
+    match command {
+        Host::Check(args) => check(args),
+        Host::Tune(args) => tune(args),
+        Host::Restore => {
+            let said = usect_rig::recover()?;
+            if said.is_empty() {
+                say("nothing is to be put back")?;
+            }
+            said.iter().try_for_each(say)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn check(args: &Check) -> Result<ExitCode> {
+    let online = audit::online_cores();
+    if let Some(core) = args.cores.iter().find(|core| !online.contains(core)) {
+        bail!("there is no core {core} for usect, only {online:?}");
+    }
+    let cores = if args.cores.is_empty() { &online } else { &args.cores };
+    let link = |name: &String| {
+        let (interface, netns) = name.split_once('@').map_or((name.as_str(), None), |(i, n)| (i, Some(n)));
+        usect_lab::link(netns, interface)
+    };
+    let links: Vec<usect_lab::Link> = match &args.interfaces[..] {
+        [] => usect_lab::cards()?,
+        named => named.iter().map(link).collect::<Result<_, _>>()?,
+    };
+    let facts = usect_rig::host::watch(cores, &links)?;
+    let place = |link: &usect_lab::Link| format!("{}.{}", link.netns.as_deref().unwrap_or("host"), link.interface);
+    let found = usect_procedure::host::check(&facts, cores, &links.iter().map(place).collect::<Vec<_>>());
+    if args.json {
+        say(serde_json::to_string_pretty(&found)?)?;
+    } else {
+        say(usect_report::host::advice(&found, args.all, std::io::stdout().is_terminal()).trim_end())?;
+    }
+    let worst = found.iter().map(|advice| advice.weight).max();
+    Ok(match worst {
+        Some(Weight::Grave) => ExitCode::from(4),
+        Some(Weight::Serious) => ExitCode::from(3),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+/// What profiles are about, of the cores there are.
+pub(crate) fn scope(asked: &HostSpec) -> Result<tune::Scope> {
+    let online = audit::online_cores();
+    let others = match asked.others {
+        Some(core) if !online.contains(&core) => bail!("there is no core {core} for everything else, only {online:?}"),
+        Some(core) => core,
+        None => online.first().copied().unwrap_or(0),
+    };
+    for interface in &asked.interfaces {
+        usect_lab::link(None, interface)?;
+    }
+    Ok(tune::Scope { interfaces: asked.interfaces.clone(), others })
+}
+
+fn tune(args: &Tune) -> Result<ExitCode> {
+    let scope = scope(&args.scope.clone().into())?;
+    for sentence in usect_rig::recover()? {
+        complain(format_args!("usect: {sentence}"));
+    }
+    // From here on a signal ends the command, and the settings are put back.
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
+    let tuned = Tuned::apply(&args.profile, &scope)?;
+    tuned.wanted.iter().for_each(|wanted| complain(format_args!("  {:<9} {wanted}", wanted.part)));
+    let interface = scope.interfaces.first().map(String::as_str);
+    match tune::cores(&args.profile, interface, &audit::online_cores()) {
+        Ok(cores) => tune::run_on(&cores)?,
+        Err(why) => complain(format_args!("  {:<9} not done: {why}", args.profile.to_string())),
+    }
+    let child = Command::new(&args.command[0]).args(&args.command[1..]).spawn();
+    let child = child.with_context(|| format!("`{}` can't be started", args.command[0]))?;
+    wait(child, signals)
+}
+
+/// Waits for the command, and hands signals on to it: all but those of the terminal, which it gets itself.
+fn wait(mut child: Child, mut signals: Signals) -> Result<ExitCode> {
+    let (handle, pid) = (signals.handle(), child.id());
+    let forward = std::thread::spawn(move || {
+        for signal in signals.forever().filter(|signal| matches!(*signal, SIGTERM | SIGHUP)) {
+            usect_lab::tune::signal(pid, signal);
+        }
+    });
+    let status = child.wait();
+    handle.close();
+    let _ = forward.join();
+    let status = status?;
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
+    Ok(ExitCode::from(code as u8))
+}

@@ -1,0 +1,94 @@
+//! Settings that are changed together and put back together: at the end, when what changed them is dropped; after a kill, by the
+//! next start, from what was written down before the first of them was touched.
+
+use crate::error::LabError;
+use crate::setting::Setting;
+use crate::settings::{self, Noted};
+
+/// Settings that were changed; dropping this puts them back, the last first.
+#[derive(Debug)]
+#[must_use = "the settings are put back when this is dropped"]
+pub(crate) struct Change {
+    before: Vec<(Setting, String)>,
+    noted: Option<Noted>,
+}
+
+/// What became of a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It was changed.
+    Changed,
+    /// It was so already.
+    Already,
+    /// It can't be changed, and why.
+    Refused(String),
+}
+
+impl Change {
+    /// Sets each setting to a value. What can't be read or set is refused, and the others are set all the same. `kind`, `netns` and
+    /// `name` are what the change is written down under.
+    ///
+    /// Errors: it can't be written down.
+    pub(crate) fn apply(
+        (kind, netns, name): (&str, Option<&str>, &str),
+        wanted: &[(Setting, String)],
+    ) -> Result<(Change, Vec<Outcome>), LabError> {
+        let read: Vec<Result<String, String>> = wanted.iter().map(|(setting, _)| setting.read()).collect();
+        let differs = |((setting, value), before): (&(Setting, String), &Result<String, String>)| {
+            before.as_ref().ok().filter(|before| *before != value).map(|before| (setting.clone(), before.clone()))
+        };
+        let before: Vec<(Setting, String)> = wanted.iter().zip(&read).filter_map(differs).collect();
+        let text = serde_json::to_string(&before).unwrap_or_default();
+        let noted = settings::note(kind, netns, name, &text)?;
+        let change = Change { before, noted: Some(noted) };
+        let outcome = |((setting, value), before): (&(Setting, String), Result<String, String>)| match before {
+            Err(why) => Outcome::Refused(why),
+            Ok(before) if before == *value => Outcome::Already,
+            Ok(_) => setting.write(value).map_or_else(Outcome::Refused, |()| Outcome::Changed),
+        };
+        let outcomes = wanted.iter().zip(read).map(outcome).collect();
+        Ok((change, outcomes))
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        if put_back(&self.before).is_err() {
+            // The next start tries again.
+            self.noted.take().into_iter().for_each(Noted::keep);
+        }
+    }
+}
+
+/// Puts settings back, the last first; what is gone needs nothing.
+fn put_back(before: &[(Setting, String)]) -> Result<(), String> {
+    let mut failed = Ok(());
+    for (setting, value) in before.iter().rev() {
+        let same = setting.read().is_ok_and(|now| now == *value);
+        if same {
+            continue;
+        }
+        if let Err(why) = setting.write(value)
+            && setting.read().is_ok_and(|now| now != *value)
+        {
+            failed = Err(format!("{setting} can't be set to {value} again: {why}"));
+        }
+    }
+    failed
+}
+
+/// Puts back what processes that were killed left changed, of one kind; one sentence each, which `said` makes of a name.
+pub(crate) fn recover(kind: &str, said: impl Fn(&str) -> String) -> Result<Vec<String>, LabError> {
+    let mut sentences = Vec::new();
+    for stale in settings::stale(kind)? {
+        let before: Vec<(Setting, String)> = serde_json::from_str(stale.value()).unwrap_or_default();
+        match put_back(&before) {
+            Ok(()) => {
+                sentences.push(said(stale.interface()));
+                stale.strike_out()?;
+            }
+            Err(why) => sentences.push(why),
+        }
+    }
+    Ok(sentences)
+}

@@ -1,0 +1,211 @@
+//! One setting of the host: what it is called, how it is read and written. Its value is a text, so that it can be written down.
+
+use crate::auditing;
+use crate::cpuset;
+use crate::owner;
+use crate::program::run;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+
+/// Which setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Setting {
+    /// A file of the kernel's. Of several words with one in brackets, that is its value.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// The namespace that has it, where it is one of an interface's below `/sys/class/net`.
+        netns: Option<String>,
+    },
+    /// A parameter of an interface's coalescing, as ethtool(8) calls it.
+    Coalescing {
+        /// The interface.
+        interface: String,
+        /// `rx-usecs`, `adaptive-rx`.
+        parameter: String,
+    },
+    /// Whether the kernel audits.
+    Audit,
+    /// Whether a process that isn't ours goes on: `running` or `stopped`.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// When it was started, in ticks since boot.
+        started: u64,
+        /// Its name.
+        name: String,
+    },
+    /// Cores that every process but ours is confined to.
+    Others(cpuset::Others),
+}
+
+impl Setting {
+    /// A file of the kernel's in the host's namespace.
+    pub(crate) fn file(path: impl Into<PathBuf>) -> Setting {
+        Setting::File { path: path.into(), netns: None }
+    }
+
+    /// The processes of a name.
+    pub(crate) fn processes(name: &str) -> Vec<Setting> {
+        let of = |entry: fs::DirEntry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let comm = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+            let started = owner::start_of(pid).filter(|_| comm.trim() == name)?;
+            Some(Setting::Process { pid, started, name: name.to_owned() })
+        };
+        fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(of).collect()
+    }
+
+    /// What it is now.
+    ///
+    /// Errors: why it can't be read.
+    pub(crate) fn read(&self) -> Result<String, String> {
+        match self {
+            Setting::File { path, netns } => {
+                let path = path.display().to_string();
+                let text = match netns {
+                    None => fs::read_to_string(&path).map_err(|e| plain(&e))?,
+                    Some(netns) => within_sysfs(netns, "cat \"$0\"", &path, "")?,
+                };
+                Ok(chosen(text.trim()).to_owned())
+            }
+            Setting::Coalescing { interface, parameter } => {
+                let text = run(None, "ethtool", &["-c", interface]).map_err(|e| e.reason())?;
+                coalescing(&text, parameter).ok_or_else(|| "the driver has no such parameter".into())
+            }
+            Setting::Audit => auditing::state().map(str::to_owned),
+            Setting::Process { pid, started, .. } => match owner::state_of(*pid) {
+                Some((state, since)) if since == *started => {
+                    Ok(if matches!(state, 'T' | 't') { "stopped" } else { "running" }.to_owned())
+                }
+                _ => Err("it is gone".into()),
+            },
+            Setting::Others(others) => others.read(),
+        }
+    }
+
+    /// Sets it.
+    ///
+    /// Errors: why it can't be set.
+    pub(crate) fn write(&self, value: &str) -> Result<(), String> {
+        match self {
+            Setting::File { path, netns: None } => fs::write(path, format!("{value}\n")).map_err(|e| plain(&e)),
+            Setting::File { path, netns: Some(netns) } => {
+                within_sysfs(netns, "echo \"$1\" > \"$0\"", &path.display().to_string(), value).map(drop)
+            }
+            Setting::Coalescing { interface, parameter } => {
+                run(None, "ethtool", &["-C", interface, parameter, value]).map(drop).map_err(|e| e.reason())
+            }
+            Setting::Audit => auditing::set(value),
+            Setting::Process { pid, .. } => {
+                self.read()?;
+                use nix::sys::signal::{Signal, kill};
+                let signal = if value == "stopped" { Signal::SIGSTOP } else { Signal::SIGCONT };
+                kill(nix::unistd::Pid::from_raw(*pid as i32), signal).map_err(|e| e.desc().to_owned())
+            }
+            Setting::Others(others) => others.write(value),
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::File { path, .. } => write!(f, "{}", path.display()),
+            Setting::Coalescing { interface, parameter } => write!(f, "{parameter} of {interface}"),
+            Setting::Audit => f.write_str("audit"),
+            Setting::Process { pid, name, .. } => write!(f, "process {pid} ({name})"),
+            Setting::Others(_) => f.write_str("cores of all other processes"),
+        }
+    }
+}
+
+/// Runs a line of shell in a namespace's view of `/sys`.
+fn within_sysfs(netns: &str, script: &str, path: &str, value: &str) -> Result<String, String> {
+    run(None, "ip", &["netns", "exec", netns, "sh", "-c", script, path, value]).map_err(|e| e.reason())
+}
+
+/// An error without its number.
+fn plain(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(nix::libc::ENOENT) => "this kernel, or this namespace, has no such setting".to_owned(),
+        Some(code) => nix::Error::from_raw(code).desc().to_lowercase(),
+        None => error.to_string(),
+    }
+}
+
+/// The word in brackets, as in `always [madvise] never`, or the whole.
+fn chosen(text: &str) -> &str {
+    let bracketed = || text.split_once('[')?.1.split_once(']').map(|(word, _)| word);
+    bracketed().unwrap_or(text)
+}
+
+/// A parameter in what `ethtool -c` prints: `rx-usecs: 3`, or `Adaptive RX: off  TX: off`.
+fn coalescing(text: &str, parameter: &str) -> Option<String> {
+    let known = |value: &str| Some(value.trim().to_owned()).filter(|value| value != "n/a" && !value.is_empty());
+    if let Some(direction) = parameter.strip_prefix("adaptive-") {
+        let line = text.lines().find_map(|line| line.strip_prefix("Adaptive "))?;
+        let after = line.split_once(&format!("{}:", direction.to_uppercase()))?.1;
+        return known(after.split_whitespace().next()?);
+    }
+    text.lines().find_map(|line| known(line.strip_prefix(parameter)?.strip_prefix(':')?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const COALESCING: &str = "Coalesce parameters for eth1:\nAdaptive RX: on  TX: off\nstats-block-usecs:\tn/a\n\
+                              rx-usecs:\t3\nrx-usecs-irq:\tn/a\ntx-usecs:\t0\n";
+
+    #[test]
+    fn what_ethtool_says_of_coalescing() {
+        let of = |name| coalescing(COALESCING, name);
+        assert_eq!((of("rx-usecs").as_deref(), of("tx-usecs").as_deref()), (Some("3"), Some("0")));
+        assert_eq!((of("adaptive-rx").as_deref(), of("adaptive-tx").as_deref()), (Some("on"), Some("off")));
+        assert_eq!((of("rx-usecs-irq"), of("rx")), (None, None));
+    }
+
+    #[test]
+    fn a_file_is_what_it_says_in_brackets() {
+        let folder = tempfile::tempdir().unwrap();
+        let setting = Setting::file(folder.path().join("enabled"));
+        assert!(setting.read().unwrap_err().contains("no such setting"));
+        setting.write("always [madvise] never").unwrap();
+        assert_eq!(setting.read().unwrap(), "madvise");
+    }
+
+    #[test]
+    fn a_process_is_stopped_and_goes_on_and_another_of_its_number_is_left_alone() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        let started = owner::start_of(pid).unwrap();
+        let setting = Setting::Process { pid, started, name: "sleep".into() };
+        setting.write("stopped").unwrap();
+        while setting.read().unwrap() != "stopped" {
+            std::thread::yield_now();
+        }
+        setting.write("running").unwrap();
+        while setting.read().unwrap() != "running" {
+            std::thread::yield_now();
+        }
+        let later = Setting::Process { pid, started: started + 1, name: "sleep".into() };
+        assert_eq!(later.write("stopped").unwrap_err(), "it is gone");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(setting.read().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text in "(Adaptive RX:|rx-usecs:|[a-z0-9 \n\t:\\[\\]])*") {
+            coalescing(&text, "rx-usecs");
+            coalescing(&text, "adaptive-rx");
+            chosen(&text);
+        }
+    }
+}
