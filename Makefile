@@ -1,14 +1,15 @@
 # One set of commands for people and for CI. `make demo` and `make test` are all a newcomer needs.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-test deps-bench deps-hw build demo test test-hw lint fmt bench clean
+.PHONY: help deps deps-test deps-bench deps-hw build demo test test-hw cold lint fmt bench clean
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 USECT := target/release/usect
 PROMETHEUS := target/prometheus/usr/bin/prometheus
+MEMCACHED := target/memcached/usr/bin/memcached
 # Debian and Ubuntu packages, by the file that tells whether they are there.
 NEEDED := clang:/usr/bin/clang iproute2:/usr/share/doc/iproute2 ethtool:/usr/share/doc/ethtool \
-	pkg-config:/usr/bin/pkg-config make:/usr/bin/make gcc:/usr/bin/gcc libelf-dev:/usr/include/gelf.h \
+	pkg-config:/usr/bin/pkg-config make:/usr/bin/make gcc:/usr/bin/gcc binutils:/usr/bin/ld libelf-dev:/usr/include/gelf.h \
 	zlib1g-dev:/usr/include/zlib.h libdpdk-dev:/usr/include/dpdk/rte_eal.h linux-libc-dev:/usr/include/linux/bpf.h util-linux:/usr/bin/setpriv
 
 help: ## What there is to make
@@ -21,7 +22,7 @@ deps: ## Install what is missing, by package name
 	@command -v cargo >/dev/null || { echo "install a Rust toolchain first (rustup, or your distribution)"; exit 2; }
 
 # systemd-analyze, which a test of the unit needs; a container may lack it.
-deps-test: deps $(PROMETHEUS)
+deps-test: deps $(PROMETHEUS) $(MEMCACHED)
 	@command -v systemd-analyze >/dev/null || $(SUDO) apt-get install -q -y --no-install-recommends systemd || true
 
 deps-bench: deps
@@ -34,13 +35,21 @@ build: deps ## Build the usect binary
 demo: build ## Measure the forwarder with every client, print the table, write the report
 	$(SUDO) $(USECT) compare scenarios/forwarder.toml --quick
 
-# Unpacked and not installed: the package would start a service. Lists that are missing or old are fetched. Without
-# it, the tests that need it say so.
+# Unpacked and not installed: the packages would start services. Lists that are missing or old are fetched. Without
+# them, the tests that need them say so.
+define unpacked
+	@rm -rf target/$(1) target/$(1).part; mkdir -p target/$(1).part; cd target/$(1).part && \
+	get() { apt-get download -q -o APT::Sandbox::User=root $(2); } && \
+	{ get || { $(SUDO) apt-get update -q && get; }; } && for package in *.deb; do dpkg-deb -x "$$package" .; done && rm *.deb && \
+	mv ../$(1).part ../$(1) || echo "$(1) could not be downloaded"
+endef
+
 $(PROMETHEUS):
-	@rm -rf target/prometheus target/prometheus.part; mkdir -p target/prometheus.part; \
-	get="apt-get download -q -o APT::Sandbox::User=root prometheus"; cd target/prometheus.part && \
-	{ $$get || { $(SUDO) apt-get update -q && $$get; }; } && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb && \
-	mv ../prometheus.part ../prometheus || echo "prometheus could not be downloaded"
+	$(call unpacked,prometheus,prometheus)
+
+# With its libraries, whatever this release calls them.
+$(MEMCACHED):
+	$(call unpacked,memcached,memcached $$(apt-cache depends memcached | awk '/ Depends: lib(event|sasl)/ {print $$2}'))
 
 # A test that can't run here adds a line to the list; with USECT_NO_SKIP=1, as in CI, it fails instead.
 test: export USECT_SKIPPED := $(CURDIR)/target/skipped.txt
@@ -56,6 +65,14 @@ deps-hw: deps
 
 test-hw: deps-hw ## Tests with cards that stamp frames, in QEMU guests (Debian 12; 280 MB below /var/tmp/usect-hw)
 	hw/test
+
+# No operating system: compiled for a bare 32-bit processor, linked at a place of its own.
+cold: deps ## The image that reads the counter without an operating system: target/cold/usect-cold.elf, for GRUB or QEMU
+	@mkdir -p target/cold
+	clang -target i386-unknown-none-elf -march=pentium -O2 -Wall -Wextra -Werror -Wno-main -ffreestanding -fno-pic -fno-stack-protector \
+	  -mno-sse -mno-mmx -c cold/main.c -o target/cold/main.o
+	clang -target i386-unknown-none-elf -c cold/start.S -o target/cold/start.o
+	ld -m elf_i386 -T cold/link.ld -o target/cold/usect-cold.elf target/cold/start.o target/cold/main.o
 
 lint: deps ## fmt, clippy and rustdoc, warnings denied
 	cargo fmt --all --check

@@ -1,16 +1,19 @@
 //! Flags as typed. They become a resolved scenario in `session`.
 
+mod dissect;
 mod host;
 mod monitor;
 mod over;
 mod suite;
 
+pub(crate) use dissect::Dissect;
 pub(crate) use host::{Check, Host, Scope, Tune};
 pub(crate) use monitor::Monitor;
 pub(crate) use over::{Between, Shape, Sweep, Trains};
 pub(crate) use suite::Rfc2544;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use dissect::DISSECT_HELP;
 use monitor::MONITOR_HELP;
 use over::{CONVOY_HELP, SWEEP_HELP, TRAIN_HELP, nanoseconds};
 use std::path::PathBuf;
@@ -88,6 +91,9 @@ pub(crate) enum Command {
         #[command(subcommand)]
         with: Sampling,
     },
+    /// Where the time goes: the host taken apart, experiment by experiment, beside the figures of paper 002.
+    #[command(after_help = DISSECT_HELP)]
+    Dissect(Box<Dissect>),
     /// Measure a path all the time at a low rate: a log, alarms when its latency shifts, metrics for Prometheus, convoys when
     /// nobody else needs it.
     #[command(after_help = MONITOR_HELP)]
@@ -104,6 +110,12 @@ pub(crate) enum Command {
     /// What on this host costs microseconds, and settings for the time of a command.
     #[command(subcommand)]
     Host(Host),
+    /// The other process of experiment 2: sends back what comes on its standard input.
+    #[command(hide = true)]
+    Echo {
+        /// The core that it runs on.
+        core: usize,
+    },
 }
 
 const CALIBRATE_HELP: &str = "\

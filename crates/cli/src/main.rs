@@ -5,6 +5,7 @@
 mod args;
 mod asked;
 mod calibrate;
+mod dissect;
 mod engines;
 mod generate;
 mod host;
@@ -47,7 +48,9 @@ fn main() -> ExitCode {
         Command::Report(report) => report::run(&report),
         Command::Lab(command) => lab::run(&command),
         Command::Engines(engines) => engines::run(&engines),
+        Command::Dissect(args) => dissect::run(&args),
         Command::Host(command) => host::run(&command),
+        Command::Echo { core } => dissect::echo(core),
     };
     outcome.unwrap_or_else(|error| {
         complain(format_args!("usect: {}", sentence(&error)));

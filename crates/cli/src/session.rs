@@ -261,6 +261,7 @@ impl Session {
             notes: Vec::new(),
             profiles: Vec::new(),
             rfc2544: None,
+            dissect: None,
             resumed: Vec::new(),
         }
     }
@@ -385,7 +386,7 @@ struct Begun {
     gathered: Gathered,
 }
 
-fn now_in_words() -> String {
+pub(crate) fn now_in_words() -> String {
     jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
 }
 

@@ -1,6 +1,7 @@
 //! A host taken apart (paper 002): the experiments of its Table 1, what came out of them here, and how the time of a request
 //! is made up.
 
+use crate::histogram::{Histogram, Packed};
 use crate::summary::Summary;
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +63,8 @@ pub struct Row {
     pub how: String,
     /// The distribution; none where it could not be measured.
     pub latency: Option<Summary>,
+    /// The same whole, as HdrHistogram encodes it, in base64.
+    pub histogram: Option<Packed>,
     /// How long was observed, in seconds.
     pub seconds: f64,
     /// What became of what was sent, where that is more than what was measured.
@@ -102,6 +105,35 @@ pub struct Network {
 }
 
 impl Row {
+    /// Of nothing yet.
+    pub fn of(experiment: &str, name: impl Into<String>, how: impl Into<String>) -> Row {
+        Row {
+            experiment: experiment.into(),
+            name: name.into(),
+            how: how.into(),
+            latency: None,
+            histogram: None,
+            seconds: 0.0,
+            account: None,
+            unavailable: None,
+        }
+    }
+
+    /// The same with what was measured in so many seconds.
+    pub fn measured(self, histogram: &Histogram, seconds: f64) -> Row {
+        Row { latency: Some(Summary::of(histogram)), histogram: Some(Packed::of(histogram)), seconds, ..self }
+    }
+
+    /// The same with what became of what was sent.
+    pub fn with_account(self, account: impl Into<String>) -> Row {
+        Row { account: Some(account.into()), ..self }
+    }
+
+    /// The same, which could not be measured.
+    pub fn unavailable(self, why: impl Into<String>) -> Row {
+        Row { unavailable: Some(why.into()), ..self }
+    }
+
     /// The row of the paper that it is to be seen beside.
     pub fn paper(&self) -> Option<&'static PaperRow> {
         PAPER.iter().find(|row| row.experiment == self.experiment)

@@ -4,6 +4,7 @@
 use crate::calibration::{self, Calibrated, Calibration, Key};
 use crate::converge::{self, Convergence};
 use crate::dispersion::Dispersion;
+use crate::dissect::Dissection;
 use crate::environment::Environment;
 use crate::findings::Findings;
 use crate::gathered::{Gathered, Pooled, Single};
@@ -66,6 +67,9 @@ pub struct Header {
     /// The benchmarks that were asked for, and what came out, where it is a suite of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rfc2544: Option<SuiteRecord>,
+    /// The host taken apart, where that is what was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dissect: Option<Dissection>,
     /// When it was gone on with after it had been interrupted, RFC 3339.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resumed: Vec<String>,

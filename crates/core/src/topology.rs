@@ -131,7 +131,6 @@ mod tests {
     use super::*;
     use crate::dissect::Row;
     use crate::histogram::Histogram;
-    use crate::summary::Summary;
     use proptest::prelude::*;
 
     const TOPOLOGY: &str = r#"
@@ -152,15 +151,7 @@ mod tests {
     fn measured() -> Dissection {
         let mut histogram = Histogram::default();
         (0..100).for_each(|_| histogram.record(4_000));
-        let row = Row {
-            experiment: "4".into(),
-            name: String::new(),
-            how: String::new(),
-            latency: Some(Summary::of(&histogram)),
-            seconds: 1.0,
-            account: None,
-            unavailable: None,
-        };
+        let row = Row::of("4", "", "").measured(&histogram, 1.0);
         Dissection { rows: vec![row], ..Dissection::default() }
     }
 

@@ -46,8 +46,8 @@ impl Others {
     ///
     /// Errors: it has no control groups that confine to cores.
     pub(crate) fn find() -> Result<Others, String> {
-        let controls = |root: &&Path| words(&root.join("cgroup.controllers")).any(|name| name == "cpuset");
-        if let Some(root) = V2.into_iter().map(Path::new).find(controls) {
+        let has = |root: &&Path| words(&root.join("cgroup.controllers")).any(|name| name == "cpuset");
+        if let Some(root) = V2.into_iter().map(Path::new).find(has) {
             let given = |name: String| {
                 let cores = text(&root.join(&name).join("cpuset.cpus")).unwrap_or_default();
                 (name, cores)
@@ -56,7 +56,7 @@ impl Others {
                 root: root.into(),
                 home: home()?,
                 groups: groups(root).map(given).collect(),
-                controlled: words(&root.join("cgroup.subtree_control")).any(|name| name == "cpuset"),
+                controlled: controls(root),
             });
         }
         if Path::new(V1).join("cpuset.cpus").exists() {
@@ -67,13 +67,14 @@ impl Others {
 
     /// The cores that others are confined to, or [`ANYWHERE`].
     pub(crate) fn read(&self) -> Result<String, String> {
-        let (Others::V1 { root, .. } | Others::V2 { root, .. }) = self;
         match self {
-            _ if !root.join(OURS).exists() => Ok(ANYWHERE.into()),
-            Others::V1 { .. } => text(&root.join(OURS).join("cpuset.cpus")),
-            Others::V2 { groups, .. } => {
+            Others::V1 { root, .. } if root.join(OURS).exists() => text(&root.join(OURS).join("cpuset.cpus")),
+            Others::V2 { root, groups, controlled, .. }
+                if root.join(OURS).exists() || controls(root) != *controlled =>
+            {
                 groups.first().map_or(Ok("0".into()), |(name, _)| text(&root.join(name).join("cpuset.cpus")))
             }
+            _ => Ok(ANYWHERE.into()),
         }
     }
 
@@ -91,10 +92,17 @@ impl Others {
             }
             Others::V2 { root, home, groups, controlled } if cores == ANYWHERE => {
                 leave(&root.join(OURS), &root.join(home))?;
-                for (name, before) in groups.iter().filter(|(name, _)| root.join(name).exists()) {
-                    put(&root.join(name).join("cpuset.cpus"), before)?;
+                if !controlled {
+                    // It takes the groups' own cores along.
+                    return put(&root.join("cgroup.subtree_control"), "-cpuset");
                 }
-                if *controlled { Ok(()) } else { put(&root.join("cgroup.subtree_control"), "-cpuset") }
+                let all = text(&root.join("cpuset.cpus.effective"))?;
+                for (name, before) in groups.iter().filter(|(name, _)| root.join(name).exists()) {
+                    let cores = root.join(name).join("cpuset.cpus");
+                    // A group with processes can't be given nothing again: all is the same to it.
+                    put(&cores, before).or_else(|why| if before.is_empty() { put(&cores, &all) } else { Err(why) })?;
+                }
+                Ok(())
             }
             Others::V2 { root, groups, .. } => {
                 put(&root.join("cgroup.subtree_control"), "+cpuset")?;
@@ -104,6 +112,11 @@ impl Others {
             }
         }
     }
+}
+
+/// Whether groups at the top have a say in cores.
+fn controls(root: &Path) -> bool {
+    words(&root.join("cgroup.subtree_control")).any(|name| name == "cpuset")
 }
 
 /// The groups at the top but ours.

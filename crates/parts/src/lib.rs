@@ -3,6 +3,7 @@
 //! of the processor, and keeps what it found in buckets, so that an observation may last for hours.
 #![forbid(unsafe_code)]
 
+pub mod cold;
 pub mod ipc;
 pub mod memcached;
 pub mod pci;

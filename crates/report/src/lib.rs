@@ -9,6 +9,7 @@
 mod calibrated;
 mod converge;
 mod curve;
+mod dissect;
 pub mod exposition;
 mod format;
 mod grid;

@@ -1,25 +1,27 @@
 //! The page: one file that opens offline, from one or several runs.
 
 use crate::StoredRun;
+use crate::dissect::page::DISSECT;
 use crate::loads::page::LOADS;
 use crate::plots::Plots;
 use crate::series::{Series, labelled, letter};
 use crate::suite::page::SUITE;
 use crate::sweep::{self, Swept};
 use crate::view::View;
-use crate::{loads, suite};
+use crate::{dissect, loads, suite};
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, context};
 use serde::Serialize;
 
 /// Those of every page, and of each. `.html` turns the escaping of every value on.
-const TEMPLATES: [(&str, &str); 7] = [
+const TEMPLATES: [(&str, &str); 8] = [
     ("base.html", include_str!("../templates/base.html")),
     ("grid.html", include_str!("../templates/grid.html")),
     (RUNS.template, include_str!("../templates/report.html")),
     (MONITOR.template, include_str!("../templates/monitor.html")),
     (SUITE.template, include_str!("../templates/suite.html")),
     (LOADS.template, include_str!("../templates/loads.html")),
+    (DISSECT.template, include_str!("../templates/dissect.html")),
     ("runs.html", include_str!("../templates/runs.html")),
 ];
 const STYLE: &str = include_str!("../templates/report.css");
@@ -52,7 +54,9 @@ pub enum PageError {
 /// The page of one run, or of several laid over each other. It loads nothing: style, script, chart
 /// library and data are inside, and its content security policy forbids requests.
 pub fn html(runs: &[StoredRun]) -> Result<String, PageError> {
-    if let Some(page) = suite::page::html(runs).or_else(|| loads::page::html(runs)) {
+    if let Some(page) =
+        suite::page::html(runs).or_else(|| loads::page::html(runs)).or_else(|| dissect::page::html(runs))
+    {
         return page;
     }
     let swept: Vec<Swept> = runs.iter().flat_map(|run| sweep::of(&run.run)).collect();

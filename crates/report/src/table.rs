@@ -4,9 +4,10 @@ use crate::loads::Loaded;
 use crate::sweep::{self, Swept};
 use crate::trains::Written;
 use crate::view::caveats;
-use crate::{calibrated, converge, format, host, loads, suite, trains, verdict};
+use crate::{calibrated, converge, dissect, format, host, loads, suite, trains, verdict};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, TableStyle};
 use std::fmt::Write;
+use usect_core::dissect::Dissection;
 use usect_core::run::{ClientRecord, Record, Run, StreamRecord, SuiteRecord};
 use usect_core::stall::CoreStalls;
 use usect_core::stats::{Estimate, Interval, LADDER, Quantile};
@@ -17,6 +18,9 @@ pub fn table(run: &Run, color: bool) -> String {
     let page = Page { run, color };
     if let Some(record) = suite::of(run) {
         return [page.header(), page.suite(record), page.platform()].join("\n\n") + "\n";
+    }
+    if let Some(dissection) = &run.header.dissect {
+        return [page.header(), page.dissected(dissection), page.platform()].join("\n\n") + "\n";
     }
     let loaded = loads::of(run);
     if !loaded.is_empty() {
@@ -105,6 +109,40 @@ impl Page<'_> {
         let heading =
             if deviations.is_empty() { "no deviation from RFC 2544 is known" } else { "not as the RFC says:" };
         text.push(std::iter::once(heading.to_owned()).chain(each).collect::<Vec<_>>().join("\n"));
+        text.join("\n\n")
+    }
+
+    /// The paper's table with ours above it; what could not be measured; what a request is made up of.
+    fn dissected(&self, dissection: &Dissection) -> String {
+        let mut table = self.table(std::iter::once(String::new()).chain(dissect::HEADS.map(str::to_owned)), 1);
+        for row in &dissection.rows {
+            let Some(cells) = dissect::cells(row) else { continue };
+            table.add_row(named(&format!("{} {}", row.experiment, row.name), cells));
+            if let Some(paper) = dissect::paper_cells(dissection, row) {
+                table.add_row(named("   paper", paper));
+            }
+        }
+        let mut text = vec![[trimmed(&table), self.styled("2", &wrapped(dissect::READING))].join("\n")];
+        let accounts = dissection
+            .rows
+            .iter()
+            .filter_map(|row| Some(format!("{} {}: {}", row.experiment, row.name, row.account.as_ref()?)));
+        text.push(accounts.collect::<Vec<_>>().join("\n"));
+        let missing = dissection.rows.iter().filter_map(|row| Some((row, row.unavailable.as_ref()?)));
+        let missing = missing.map(|(row, why)| {
+            let what = if row.latency.is_some() { "not wholly measured" } else { "not measured" };
+            wrapped(&format!("{} {}: {what}: {}", row.experiment, row.name, plain(why)))
+        });
+        text.push(missing.collect::<Vec<_>>().join("\n"));
+        let request = [("a get of memcached", &dissection.shares)];
+        let networks = dissection.networks.iter().map(|network| (network.name.as_str(), &network.shares));
+        for (whole, shares) in request.into_iter().chain(networks).filter(|(_, shares)| !shares.is_empty()) {
+            let lines =
+                dissect::shares(shares).into_iter().map(|(name, time, from)| format!("  {name}: {time} ({from})"));
+            let head = self.styled("1", &format!("{whole}: {}", dissect::total(shares)));
+            text.push(std::iter::once(head).chain(lines).collect::<Vec<_>>().join("\n"));
+        }
+        text.retain(|block| !block.is_empty());
         text.join("\n\n")
     }
 

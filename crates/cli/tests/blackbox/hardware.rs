@@ -249,3 +249,137 @@ fn a_card_that_promises_stamps_and_takes_none_fails_the_run() {
     let said = cards.world.refuses(&args);
     assert!(said.contains("no frame got the nic stamps"), "{said}");
 }
+
+#[test]
+#[ignore = "in `make test-hw`, which boots the image"]
+fn the_image_without_an_operating_system_fills_row_1a() {
+    let world = World::new().expect("`make test-hw` has root");
+    let printed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/hw/cold.txt");
+    let done = world.succeeds(&["dissect", "--only", "1a", "--cold-start", printed, "--json"]);
+    let run: Run = serde_json::from_str(&done.stdout).unwrap();
+    let row = &run.header.dissect.as_ref().unwrap().rows[0];
+    let latency = row.latency.as_ref().unwrap_or_else(|| panic!("{row:?}"));
+    assert_eq!((row.experiment.as_str(), latency.samples), ("1a", 1024 * 4095));
+    assert!(row.account.as_ref().unwrap().contains("QEMU"), "{row:?}");
+    let cut = std::fs::read_to_string(printed).unwrap().replace("usect-cold end", "");
+    let cut = world.file("cut.txt", &cut);
+    let run: Run =
+        serde_json::from_str(&world.succeeds(&["dissect", "--only", "1a", "--cold-start", &cut, "--json"]).stdout)
+            .unwrap();
+    let why = run.header.dissect.unwrap().rows[0].unavailable.clone().unwrap();
+    assert!(why.contains("in the middle"), "{why}");
+}
+
+/// Control groups of version 2 with a process in one of them, and a card of the first namespace.
+struct Tuned {
+    world: World,
+    sleeper: std::process::Child,
+}
+
+const GROUPS: &str = "/sys/fs/cgroup";
+
+impl Tuned {
+    fn new() -> Tuned {
+        let world = World::new().expect("the guest has root");
+        run("mount", &["-t", "cgroup2", "none", GROUPS]);
+        std::fs::create_dir(format!("{GROUPS}/others")).unwrap();
+        let sleeper = Command::new("sleep").arg("600").spawn().unwrap();
+        std::fs::write(format!("{GROUPS}/others/cgroup.procs"), sleeper.id().to_string()).unwrap();
+        ethtool(&["-C", "eth0", "rx-usecs", "50"]);
+        // Only one that is up has interrupts.
+        run("nsenter", &["-t", "1", "-n", "ip", "link", "set", "eth0", "up"]);
+        Tuned { world, sleeper }
+    }
+
+    /// usect, where the cards are.
+    fn usect(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["-t", "1", "-n", env!("CARGO_BIN_EXE_usect")]).args(args);
+        command.env("USECT_STATE", self.world.path("state"));
+        command
+    }
+
+    /// What profiles may touch: coalescing, interrupts, groups, and where the process may run.
+    fn settings(&self) -> Vec<String> {
+        let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+        let mut all = vec![ethtool(&["-c", "eth0"]), read(format!("{GROUPS}/cgroup.subtree_control"))];
+        all.push(read(format!("{GROUPS}/others/cpuset.cpus")));
+        all.push(format!("{:?}", crate::world::names(std::path::Path::new(GROUPS))));
+        all.push(confined(self.sleeper.id()));
+        for irq in crate::world::names(std::path::Path::new("/proc/irq")) {
+            all.push(read(format!("/proc/irq/{irq}/smp_affinity_list")));
+        }
+        all
+    }
+
+    fn judged(&self, subject: &str) -> serde_json::Value {
+        let done = self.usect(&["host", "check", "--interface", "eth0", "--json"]).output().unwrap();
+        let found: Vec<serde_json::Value> =
+            serde_json::from_slice(&done.stdout).unwrap_or_else(|e| panic!("{e}: {done:?}"));
+        found.into_iter().find(|advice| advice["subject"] == subject).unwrap_or_else(|| panic!("{subject}: {done:?}"))
+    }
+}
+
+impl Drop for Tuned {
+    fn drop(&mut self) {
+        let _ = self.sleeper.kill();
+        let _ = self.sleeper.wait();
+    }
+}
+
+fn ethtool(args: &[&str]) -> String {
+    let output = Command::new("nsenter").args(["-t", "1", "-n", "ethtool"]).args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn confined(pid: u32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_owned()
+}
+
+#[test]
+#[ignore = "in the guest of `make test-hw`"]
+fn a_card_and_groups_of_version_2_are_checked_and_tuned_and_put_back() {
+    let tuned = Tuned::new();
+    let coalescing = tuned.judged("coalescing of eth0");
+    assert_eq!(coalescing["weight"], "serious", "{coalescing}");
+    assert!(coalescing["evidence"].to_string().contains("coalesce.rx-usecs = 50"), "{coalescing}");
+    let interrupts = tuned.judged("interrupts of eth0");
+    assert_eq!(interrupts["weight"], "slight", "{interrupts}");
+    for fact in interrupts["evidence"].as_array().unwrap() {
+        // `interface.host.eth0.irq.40 = …`
+        let number = fact.as_str().unwrap().split_once(".irq.").unwrap().1.split(' ').next().unwrap().to_owned();
+        std::fs::write(format!("/proc/irq/{number}/smp_affinity_list"), "1").unwrap();
+    }
+    assert_eq!(tuned.judged("interrupts of eth0")["weight"], "fine");
+
+    let before = tuned.settings();
+    let inside = tuned.world.path("inside");
+    let script = format!(
+        "{{ ethtool -c eth0 | grep ^rx-usecs:; grep Cpus_allowed_list /proc/{}/status /proc/self/status; }} > {}",
+        tuned.sleeper.id(),
+        inside.display()
+    );
+    let profile = ["host", "tune", "isolated+power+quiet", "--interface", "eth0", "--"];
+    let done = tuned.usect(&[&profile[..], &["sh", "-c", &script]].concat()).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let seen = std::fs::read_to_string(&inside).unwrap();
+    let lines: Vec<&str> = seen.lines().map(|line| line.split(':').next_back().unwrap().trim()).collect();
+    assert_eq!(lines, ["0", "0", "0-1"], "moderation is off, others are confined, the command is not: {done:?}");
+    assert_eq!(tuned.settings(), before);
+
+    let mut killed = tuned.usect(&[&profile[..], &["sleep", "600"]].concat()).spawn().unwrap();
+    crate::world::until("the profile is in force", || (confined(tuned.sleeper.id()) == "0").then_some(()));
+    // The command comes last of all.
+    let children = format!("/proc/{0}/task/{0}/children", killed.id());
+    let command =
+        crate::world::until("the command runs", || std::fs::read_to_string(&children).ok()?.trim().parse::<i32>().ok());
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_ne!(tuned.settings(), before);
+    let done = tuned.usect(&["host", "restore"]).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(tuned.settings(), before);
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(command), Signal::SIGKILL);
+}

@@ -6,6 +6,7 @@
 //! which need the path to lose nothing by itself and are slow and small for that reason.
 
 mod compare;
+mod dissect;
 mod faults;
 mod functions;
 mod hardware;

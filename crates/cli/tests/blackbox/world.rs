@@ -84,7 +84,7 @@ impl World {
     /// Runs the binary to its end.
     pub(crate) fn usect(&self, args: &[&str]) -> Done {
         let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_usect"));
-        command.args(args).current_dir(self.directory.path()).env("USECT_STATE", self.path("state"));
+        command.args(args).current_dir(self.directory.path()).env("USECT_STATE", self.path("state")).envs(unpacked());
         done(command.timeout(HANGS).output().unwrap())
     }
 
@@ -115,7 +115,7 @@ impl World {
     /// Starts the binary and lets it run.
     pub(crate) fn start(&self, args: &[&str]) -> Started {
         let mut command = Command::new(env!("CARGO_BIN_EXE_usect"));
-        command.args(args).current_dir(self.directory.path()).env("USECT_STATE", self.path("state"));
+        command.args(args).current_dir(self.directory.path()).env("USECT_STATE", self.path("state")).envs(unpacked());
         let output = File::create(self.path("background.txt")).unwrap();
         command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
         Started { child: command.spawn().unwrap(), output: self.path("background.txt") }
@@ -226,6 +226,21 @@ pub(crate) fn until<T>(what: &str, mut event: impl FnMut() -> Option<T>) -> T {
         assert!(begun.elapsed() < HANGS, "never: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Where `make test` unpacks memcached.
+pub(crate) const MEMCACHED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/memcached/usr");
+
+/// Where a program looks for others, and their libraries: also where `make test` unpacks them.
+fn unpacked() -> [(&'static str, String); 2] {
+    let with = |name, folder: &str| {
+        let before = std::env::var(name).unwrap_or_default();
+        (
+            name,
+            if before.is_empty() { format!("{MEMCACHED}/{folder}") } else { format!("{before}:{MEMCACHED}/{folder}") },
+        )
+    };
+    [with("PATH", "bin"), with("LD_LIBRARY_PATH", "lib/x86_64-linux-gnu")]
 }
 
 /// Waits until no other test runs, in this process or another.

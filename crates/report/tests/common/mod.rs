@@ -249,6 +249,7 @@ pub fn header() -> Header {
         notes: Vec::new(),
         profiles: Vec::new(),
         rfc2544: None,
+        dissect: None,
         resumed: Vec::new(),
         schema: SCHEMA.to_owned(),
         usect: "0.1.0".to_owned(),

@@ -1,0 +1,221 @@
+//! `usect dissect`: one experiment after another, each a row or several, stored after each.
+
+mod itself;
+mod paths;
+mod served;
+
+use crate::args::Dissect;
+use crate::session::{INTERRUPTED, alone, now_in_words, stop_on_signal};
+use crate::{complain, say};
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use usect_core::buckets::Recorder;
+use usect_core::dissect::{Dissection, Row};
+use usect_core::gathered::Gathered;
+use usect_core::histogram::Histogram;
+use usect_core::run::{Header, SCHEMA};
+use usect_core::scenario::{Protocol, Scenario};
+use usect_core::topology::Topology;
+use usect_lab::audit;
+use usect_parts::{Clock, Observation};
+use usect_report::store;
+use usect_rig::Rig;
+
+/// The experiments, by the paper's numbers, and who does them: each makes its rows, or says why there are none.
+const EXPERIMENTS: [(&str, Experiment); 13] = [
+    ("1a", itself::cold_start),
+    ("1b", itself::kernel),
+    ("1c", itself::user_space),
+    ("1d", itself::guest),
+    ("2a", itself::same_core),
+    ("2b", itself::other_core),
+    ("3", itself::bus),
+    ("4", paths::host),
+    ("5", paths::bypass),
+    ("6a", paths::client_server),
+    ("6b", served::memcached),
+    ("7", paths::card),
+    ("8", paths::switch),
+];
+/// The last of them, which is none of the paper's table.
+const CABLE: (&str, Experiment) = ("cable", paths::cable);
+
+type Experiment = fn(&mut Bench) -> Result<Vec<Row>>;
+
+/// How long a row is observed.
+const LASTS: Duration = Duration::from_secs(60);
+const QUICK: Duration = Duration::from_secs(4);
+
+/// What experiments need.
+struct Bench<'a> {
+    args: &'a Dissect,
+    clock: Clock,
+    lasts: Duration,
+    stop: Arc<AtomicBool>,
+    /// The cores that usect may run on.
+    cores: Vec<usize>,
+    /// The hypervisor that this host is a guest of.
+    hypervisor: Option<String>,
+    bar: ProgressBar,
+}
+
+/// `usect dissect`.
+pub(crate) fn run(args: &Dissect) -> Result<ExitCode> {
+    let wanted = wanted(&args.only)?;
+    let topology = args.topology.as_ref().map(|path| {
+        let text = std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))?;
+        Topology::parse(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))
+    });
+    let topology = topology.transpose()?;
+    let _lock = alone()?;
+    let folder = store::create(&args.out, "dissect")?;
+    let stop = stop_on_signal()?;
+    let mut header = header(args, folder.id(), &stop)?;
+    let mut bench = Bench::new(args, &header, stop.clone())?;
+    let mut dissection = Dissection::default();
+    for (number, experiment) in wanted {
+        if stop.load(Relaxed) {
+            break;
+        }
+        bench.bar.set_prefix(format!("experiment {number}"));
+        let rows = experiment(&mut bench).unwrap_or_else(|error| {
+            vec![Row::of(number, format!("experiment {number}"), "").unavailable(crate::sentence(&error))]
+        });
+        rows.iter().for_each(|row| bench.told(row));
+        dissection.rows.extend(rows);
+        dissection.shares = dissection.shares_of_a_request();
+        dissection.networks = topology.as_ref().map_or(Vec::new(), |topology| topology.networks(&dissection));
+        header.dissect = Some(dissection.clone());
+        folder.save(header.clone(), &Gathered::default())?;
+    }
+    bench.bar.finish_and_clear();
+    header.partial = stop.load(Relaxed).then(|| "interrupted by the user".to_owned());
+    if dissection.rows.is_empty() {
+        complain("usect: interrupted before anything was measured");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let stored = folder.save(header, &Gathered::default())?;
+    if args.json {
+        say(serde_json::to_string_pretty(&stored.run)?)?;
+    } else {
+        say(usect_report::table(&stored.run, std::io::stdout().is_terminal()))?;
+        say(format!("report: {}", folder.path().join("report.html").display()))?;
+    }
+    Ok(if stop.load(Relaxed) { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// The other process of experiment 2.
+pub(crate) fn echo(core: usize) -> Result<ExitCode> {
+    usect_parts::on_core(core, usect_parts::ipc::echo)??;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The experiments that were named, in order; `2` names 2a and 2b.
+fn wanted(only: &[String]) -> Result<Vec<(&'static str, Experiment)>> {
+    let all: Vec<(&'static str, Experiment)> = EXPERIMENTS.into_iter().chain([CABLE]).collect();
+    let named = |number: &str, name: &str| {
+        number.strip_prefix(name).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    if let Some(unknown) =
+        only.iter().find(|name| name.is_empty() || !all.iter().any(|(number, _)| named(number, name)))
+    {
+        let known: Vec<&str> = all.iter().map(|(number, _)| *number).collect();
+        bail!("there is no experiment {unknown:?}: there are {}", known.join(", "));
+    }
+    Ok(all.into_iter().filter(|(number, _)| only.is_empty() || only.iter().any(|name| named(number, name))).collect())
+}
+
+/// The head of the run. Its scenario is that of experiments 4 and 5.
+fn header(args: &Dissect, id: &str, stop: &Arc<AtomicBool>) -> Result<Header> {
+    let mut scenario = Scenario::parse(paths::HOST).map_err(|e| anyhow::anyhow!("experiment 4: {e}"))?;
+    scenario.title = "Where has my time gone?".into();
+    let plain = Scenario { dut: usect_core::scenario::DutSpec::Wire {}, ..paths::inside()? };
+    let rig = Rig::new(&plain, stop.clone())?;
+    Ok(Header {
+        schema: SCHEMA.into(),
+        usect: env!("CARGO_PKG_VERSION").into(),
+        id: id.into(),
+        procedure: "dissect".into(),
+        created: now_in_words(),
+        quick: args.quick,
+        partial: Some("not finished: it is still running, or was killed".into()),
+        protocol: Protocol { warmup_s: 0.0, duration_s: lasts(args).as_secs_f64(), runs: 1 },
+        scenario,
+        environment: rig.environment(),
+        within_ns: None,
+        platform: rig.platform(),
+        calibrations: Vec::new(),
+        notes: Vec::new(),
+        profiles: Vec::new(),
+        rfc2544: None,
+        dissect: None,
+        resumed: Vec::new(),
+    })
+}
+
+fn lasts(args: &Dissect) -> Duration {
+    args.lasts.map_or(if args.quick { QUICK } else { LASTS }, Duration::from_nanos)
+}
+
+impl Bench<'_> {
+    fn new<'a>(args: &'a Dissect, header: &Header, stop: Arc<AtomicBool>) -> Result<Bench<'a>> {
+        let hypervisor = header.environment.get("host.hypervisor").filter(|name| *name != "none");
+        let target = if std::io::stderr().is_terminal() {
+            ProgressDrawTarget::stderr_with_hz(2)
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar = ProgressBar::with_draw_target(Some(1000), target);
+        let style = ProgressStyle::with_template("{prefix:.bold} [{bar:32}] {msg}").expect("constant template");
+        bar.set_style(style.progress_chars("=> "));
+        Ok(Bench {
+            args,
+            clock: Clock::calibrate()?,
+            lasts: lasts(args),
+            stop,
+            cores: audit::online_cores(),
+            hypervisor: hypervisor.map(str::to_owned),
+            bar,
+        })
+    }
+
+    /// Does something on a core of its own while this thread shows how far it is, and what came out so far.
+    fn watched<T: Send>(&self, core: usize, work: impl FnOnce(Observation<'_>) -> T + Send) -> Result<T> {
+        let mut progress = |share: f64, recorder: &Recorder| {
+            let so_far = Histogram::from_counts(&recorder.counts());
+            self.bar.set_position((1000.0 * share) as u64);
+            self.bar.set_message(format!("{} samples, {} to {} ns", so_far.samples(), so_far.min(), so_far.max()));
+        };
+        let done = usect_parts::on_core(core, || {
+            let (clock, stop) = (&self.clock, &*self.stop);
+            work(Observation { clock, lasts: self.lasts, stop, progress: &mut progress })
+        });
+        done.with_context(|| format!("core {core} can't be used"))
+    }
+
+    /// The core that measures: the last, which the kernel uses least.
+    fn core(&self) -> usize {
+        self.cores.last().copied().unwrap_or(0)
+    }
+
+    fn seconds(&self) -> f64 {
+        self.lasts.as_secs_f64()
+    }
+
+    /// Says what became of a row.
+    fn told(&self, row: &Row) {
+        let became = match (&row.unavailable, row.median_ns()) {
+            (Some(why), None) => format!("not measured: {why}"),
+            (Some(why), Some(median)) => format!("median {median:.0} ns, but {why}"),
+            (None, Some(median)) => format!("median {median:.0} ns"),
+            (None, None) => row.account.clone().unwrap_or_default(),
+        };
+        let line = format!("{}: {}: {became}", row.experiment, row.name);
+        self.bar.suspend(|| complain(line));
+    }
+}

@@ -1,0 +1,269 @@
+//! Experiments 4 to 8: hosts, cards, switches and cables, each a trial over a path.
+
+use super::Bench;
+use anyhow::{Context, Result};
+use usect_core::buckets;
+use usect_core::dissect::Row;
+use usect_core::histogram::Histogram;
+use usect_core::measurement::Measurement;
+use usect_core::port_name::PortName;
+use usect_core::rate::RateSpec;
+use usect_core::scenario::{Case, ClientSpec, CoreSpec, DutSpec, Protocol, Scenario, TrafficSpec};
+use usect_core::trial::{Traffic, Trial, TrialResult};
+use usect_rig::Rig;
+
+/// The host that answers, behind a tap.
+pub(super) const HOST: &str = r#"
+    title = "from the interface through kernel and application and back"
+    traffic = { frame_size = 64, rate = "10 kpps", mode = "round-trip" }
+    dut = { kind = "host" }
+    [[client]]
+    name = "udp-blocking"
+    engine = "udp"
+    wait = "block"
+    [[client]]
+    name = "udp-polling"
+    engine = "udp"
+    [[client]]
+    name = "xdp"
+    engine = "xdp"
+    [[client]]
+    name = "dpdk-af_xdp"
+    engine = "dpdk"
+    driver = "net_af_xdp"
+"#;
+
+/// Client and server over a wire.
+const CLIENT_SERVER: &str = r#"
+    title = "client and server"
+    traffic = { frame_size = 64, rate = "100 kpps", mode = "ping-pong" }
+    dut = { kind = "wire" }
+    [[client]]
+    name = "udp-blocking"
+    engine = "udp"
+    wait = "block"
+    [[client]]
+    name = "udp-polling"
+    engine = "udp"
+"#;
+
+/// A bridge between taps.
+const BRIDGE: &str = r#"
+    title = "a Linux bridge"
+    traffic = { frame_size = 64, rate = "10 kpps" }
+    dut = { kind = "bridge" }
+    [[client]]
+    name = "xdp"
+    engine = "xdp"
+"#;
+
+/// A spool that stands for cables.
+const CABLE: &str = r#"
+    title = "cables"
+    traffic = { frame_size = 64, rate = "10 kpps" }
+    dut = { kind = "spool", engine = "mem", fiber = { length_m = 2.0, line_rate = "10 Gbit/s" } }
+    [[client]]
+    name = "mem"
+    engine = "mem"
+"#;
+
+/// Lengths that are compared, in metres.
+const LENGTHS_M: [f64; 4] = [2.0, 500.0, 1_000.0, 2_000.0];
+/// What a metre of fiber takes (paper 002 §2.4).
+const FIBER_NS_PER_M: f64 = 4.9;
+/// Sizes of the paper's 8a and 8b, with FCS.
+const SWITCHED: [(&str, u16); 2] = [("8a", 64), ("8b", 1518)];
+
+fn scenario(text: &str) -> Result<Scenario> {
+    Scenario::parse(text).map_err(|e| anyhow::anyhow!("{e}"))
+}
+
+/// One that needs no lab.
+pub(super) fn inside() -> Result<Scenario> {
+    scenario(CABLE)
+}
+
+/// From its interface, through kernel and application, and back.
+pub(super) fn host(bench: &mut Bench) -> Result<Vec<Row>> {
+    let how = "what a tap at the interface (veth) saw, there and back through the host that answers; 64-byte frames, 10,000 a second";
+    answered(bench, "4", &["udp-polling", "udp-blocking"], how)
+}
+
+/// The same around the kernel's stack.
+pub(super) fn bypass(bench: &mut Bench) -> Result<Vec<Row>> {
+    let how = "as 4, around the kernel's network stack; veth is the kernel's all the same";
+    answered(bench, "5", &["xdp", "dpdk-af_xdp"], how)
+}
+
+/// The truth of each of some clients.
+fn answered(bench: &Bench, experiment: &str, clients: &[&str], how: &str) -> Result<Vec<Row>> {
+    let all = scenario(HOST)?;
+    let each = clients.iter().map(|name| {
+        let row = Row::of(experiment, format!("host, {name}"), how);
+        let one = Scenario {
+            clients: all.clients.iter().filter(|client| client.name == *name).cloned().collect(),
+            ..all.clone()
+        };
+        let result = trial(bench, &one, Case::default());
+        measured(row, result, |result| result.truth.as_ref())
+    });
+    Ok(each.collect())
+}
+
+pub(super) fn client_server(bench: &mut Bench) -> Result<Vec<Row>> {
+    let all = scenario(CLIENT_SERVER)?;
+    // What polls comes first: that is what 4 and 5 did.
+    let each = all.clients.iter().rev().map(|client| {
+        let how = "there and back between two namespaces over veth, one at a time, as the client's clock has it; 64-byte frames";
+        let row = Row::of("6a", format!("client and server, {}", client.name), how);
+        let one = Scenario { clients: vec![client.clone()], ..all.clone() };
+        measured(row, trial(bench, &one, Case::default()), |result| Some(&result.client))
+    });
+    Ok(each.collect())
+}
+
+/// A card, by a cable from one of its ports to another.
+pub(super) fn card(bench: &mut Bench) -> Result<Vec<Row>> {
+    let row = Row::of("7", "card, by a loopback cable", "");
+    let (Some(tx), Some(rx)) = (&bench.args.nic_tx, &bench.args.nic_rx) else {
+        let why = "which? name two ports that a cable joins, such as --nic-tx xdp:eth1 --nic-rx xdp:eth2";
+        return Ok(vec![row.unavailable(why)]);
+    };
+    let away = (bench.args.nic_cable * FIBER_NS_PER_M).round() as u64;
+    let how = format!("one way from {tx} to {rx}, 64-byte frames; {away} ns of propagation taken out");
+    let result = trial(bench, &between(tx, rx, 64)?, Case::default())?;
+    Ok(vec![
+        Row { how, ..row }
+            .measured(&earlier(&result.client.latency, away), bench.seconds())
+            .with_account(counts(&result.client)),
+    ])
+}
+
+/// A distribution with every value earlier by some time.
+fn earlier(histogram: &Histogram, by_ns: u64) -> Histogram {
+    let mut before = 0;
+    let moved = histogram.cumulative().into_iter().map(|(value, up_to)| {
+        let count = up_to - std::mem::replace(&mut before, up_to);
+        (buckets::index(value.saturating_sub(by_ns)), count)
+    });
+    Histogram::from_buckets(moved)
+}
+
+pub(super) fn switch(bench: &mut Bench) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (experiment, bytes) in SWITCHED {
+        rows.push(match (&bench.args.switch_tx, &bench.args.switch_rx) {
+            (Some(tx), Some(rx)) => {
+                let how = format!("one way from {tx} to {rx}, {bytes}-byte frames; with both ports: 7 is theirs");
+                let row = Row::of(experiment, format!("switch, {bytes} bytes"), how);
+                measured(row, trial(bench, &between(tx, rx, bytes)?, Case::default()), |result| Some(&result.client))
+            }
+            _ => {
+                let how = "a Linux bridge in a lab stands for it: what taps before and behind saw, end of frame to end of frame";
+                let row = Row::of(experiment, format!("Linux bridge, {bytes} bytes"), how);
+                let mut bridged = scenario(BRIDGE)?;
+                bridged.traffic.frame_size = bytes.try_into().map_err(|e| anyhow::anyhow!("{e}"))?;
+                measured(row, trial(bench, &bridged, Case::default()), |result| result.truth.as_ref())
+            }
+        });
+    }
+    Ok(rows)
+}
+
+/// What a metre takes, from several lengths.
+pub(super) fn cable(bench: &mut Bench) -> Result<Vec<Row>> {
+    let scenario = scenario(CABLE)?;
+    let mut medians = Vec::new();
+    for length_m in LENGTHS_M {
+        let result = trial(bench, &scenario, Case { length_m: Some(length_m), ..Case::default() })?;
+        let median =
+            Row::of("", "", "").measured(&result.client.latency, 0.0).median_ns().context("too few frames came")?;
+        medians.push((length_m, median));
+    }
+    let slope = slope(&medians);
+    let physics = scenario.dut.fiber().map_or(FIBER_NS_PER_M, |fiber| fiber.index / 0.299_792_458);
+    let how = format!(
+        "slope of the medians over {} lengths up to {} m; a delay line inside the process stands for the fiber",
+        LENGTHS_M.len(),
+        LENGTHS_M[LENGTHS_M.len() - 1]
+    );
+    let row = Row::of("cable", "fiber", how);
+    Ok(vec![row.with_account(format!("{slope:.3} ns a metre (physics: {physics:.3}; the paper: {FIBER_NS_PER_M})"))])
+}
+
+/// Of the line through points, by least squares.
+fn slope(points: &[(f64, f64)]) -> f64 {
+    let n = points.len() as f64;
+    let (x, y) = points.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 / n, y + point.1 / n));
+    let (above, below) = points.iter().fold((0.0, 0.0), |(a, b), p| (a + (p.0 - x) * (p.1 - y), b + (p.0 - x).powi(2)));
+    above / below
+}
+
+/// Two ports of the user's, and nothing of ours between them.
+fn between(tx: &PortName, rx: &PortName, bytes: u16) -> Result<Scenario> {
+    let client = ClientSpec::between(tx.clone(), rx.clone());
+    let size = bytes.try_into().map_err(|e| anyhow::anyhow!("{e}"))?;
+    let mut scenario = inside()?;
+    scenario.title = format!("{tx} to {rx}");
+    scenario.traffic = TrafficSpec::evenly(size, RateSpec::Frames(10_000));
+    (scenario.dut, scenario.cores, scenario.clients) =
+        (DutSpec::External { fiber: None }, CoreSpec::default(), vec![client]);
+    scenario.check().map_err(|(_, why)| anyhow::Error::msg(why))?;
+    Ok(scenario)
+}
+
+fn trial(bench: &Bench, scenario: &Scenario, case: Case) -> Result<TrialResult> {
+    let protocol = Protocol { warmup_s: 0.2, duration_s: bench.seconds(), runs: 1 };
+    let traffic = Traffic::of(&case.traffic(&scenario.traffic), &protocol);
+    let client = scenario.clients.first().context("a scenario has a client")?.clone();
+    let trial = Trial { case, ..Trial::once(client, traffic) };
+    let mut rig = Rig::new(scenario, bench.stop.clone())?;
+    Ok(rig.run(&trial, &mut |progress| {
+        bench.bar.set_position((1000.0 * progress.elapsed_s / progress.expected_s.max(1e-9)).min(1000.0) as u64);
+        bench.bar.set_message(format!("{} frames sent, {} back", progress.sent, progress.received));
+    })?)
+}
+
+/// A row with what came out of a trial, or why nothing did.
+fn measured(row: Row, result: Result<TrialResult>, of: fn(&TrialResult) -> Option<&Measurement>) -> Row {
+    match result {
+        Err(error) => row.unavailable(crate::sentence(&error)),
+        Ok(result) => match of(&result).filter(|found| found.latency.samples() > 0) {
+            None => row.unavailable("nothing came back"),
+            Some(found) => {
+                let seconds = found.counts.sent as f64 / result.trial.traffic.rate.frames_per_second();
+                row.measured(&found.latency, seconds).with_account(counts(found))
+            }
+        },
+    }
+}
+
+fn counts(found: &Measurement) -> String {
+    let counts = &found.counts;
+    format!("{} frames, {} lost", counts.sent, counts.lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slope_of_a_line() {
+        assert!((slope(&[(0.0, 3.0), (1.0, 8.0), (2.0, 13.0)]) - 5.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn every_scenario_of_ours_is_one() {
+        for text in [HOST, CLIENT_SERVER, BRIDGE, CABLE] {
+            scenario(text).unwrap();
+        }
+    }
+
+    #[test]
+    fn values_get_earlier_and_never_less_than_nothing() {
+        let mut histogram = Histogram::default();
+        [5, 100, 100, 300].into_iter().for_each(|ns| histogram.record(ns));
+        let found = earlier(&histogram, 50);
+        assert_eq!((found.samples(), found.min(), found.max()), (4, 0, 250));
+    }
+}

@@ -1,0 +1,162 @@
+//! `usect dissect`: rows that are measured, rows that can't be, and what becomes of requests to a server that goes away.
+
+use crate::world::{MEMCACHED, World, output, until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use usect_core::dissect::{Dissection, Row};
+use usect_core::run::Run;
+use usect_testing::skip;
+
+fn dissected(run: &Run) -> &Dissection {
+    run.header.dissect.as_ref().unwrap()
+}
+
+fn row<'a>(run: &'a Run, experiment: &str) -> &'a Row {
+    dissected(run)
+        .rows
+        .iter()
+        .find(|row| row.experiment == experiment)
+        .unwrap_or_else(|| panic!("{experiment}: {run:?}"))
+}
+
+/// A world whose loopback is up, as that of every host is.
+fn world() -> Option<World> {
+    let world = World::new()?;
+    output("ip", &["link", "set", "lo", "up"]);
+    Some(world)
+}
+
+fn has_memcached() -> bool {
+    let there = ["/usr", MEMCACHED].iter().any(|prefix| fs::exists(format!("{prefix}/bin/memcached")).unwrap());
+    if !there {
+        skip("memcached is not there: `make test` unpacks it");
+    }
+    there
+}
+
+/// The memcached that this process's runs started, if one runs.
+fn memcached() -> Option<i32> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let marked = |path: &std::path::Path| {
+        let environment = fs::read(path.join("environ")).unwrap_or_default();
+        let comm = fs::read_to_string(path.join("comm")).unwrap_or_default();
+        comm.trim() == "memcached" && String::from_utf8_lossy(&environment).contains("USECT_SERVER=memcached.")
+    };
+    all.filter(|entry| marked(&entry.path())).find_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+#[test]
+fn every_row_is_measured_or_says_why_not() {
+    let Some(world) = world() else { return };
+    if !has_memcached() {
+        return;
+    }
+    let topology = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/topologies.toml");
+    let done = world.succeeds(&["dissect", "--lasts", "300ms", "--topology", topology, "--json"]);
+    let run: Run = serde_json::from_str(&done.stdout).unwrap();
+    let rows = &dissected(&run).rows;
+    let experiments: Vec<&str> = rows.iter().map(|row| row.experiment.as_str()).collect();
+    for experiment in ["1a", "1b", "1c", "1d", "2a", "2b", "3a", "4", "5", "6a", "6b", "7", "8a", "8b", "cable"] {
+        assert!(
+            experiments.contains(&experiment) || (experiment == "3a" && experiments.contains(&"3")),
+            "{experiment}: {experiments:?}"
+        );
+    }
+    for row in rows {
+        assert!(row.latency.is_some() || row.unavailable.is_some() || row.account.is_some(), "{row:?}");
+        let histogram = row.histogram.as_ref().map(|packed| packed.histogram().samples());
+        assert_eq!(histogram, row.latency.as_ref().map(|latency| latency.samples));
+    }
+    for experiment in ["1b", "2a", "4", "5", "6a", "6b", "8a"] {
+        assert!(row(&run, experiment).latency.is_some(), "{:?}", row(&run, experiment));
+    }
+    // One of the two, as the host is a guest or not.
+    assert!(row(&run, "1c").latency.is_some() != row(&run, "1d").latency.is_some());
+    assert!(row(&run, "7").unavailable.as_ref().unwrap().contains("--nic-tx"));
+    assert_eq!(dissected(&run).networks.len(), 4);
+    let (stored, folder) = world.newest_run();
+    assert_eq!(dissected(&stored), dissected(&run));
+    let page = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(page.contains("Where has my time gone?") && page.contains("leaf and spine"));
+    assert!(world.succeeds(&["report", folder.to_str().unwrap()]).stdout.contains("99.9th"));
+    assert_eq!(memcached(), None);
+    world.assert_clean();
+}
+
+#[test]
+fn a_memcached_that_stops_in_the_middle_leaves_every_request_accounted_for() {
+    let Some(world) = world() else { return };
+    if !has_memcached() {
+        return;
+    }
+    let mut run = world.start(&["dissect", "--only", "6b", "--lasts", "4s"]);
+    let mut server = None;
+    run.until("memcached runs", || {
+        server = memcached();
+        server.is_some()
+    });
+    // Once it is asked: before that, it could not be filled.
+    let asked = || fs::read_to_string(format!("/proc/{}/stat", server.unwrap())).unwrap_or_default();
+    let ticks = || {
+        asked().rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(11)?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    run.until("memcached is asked", || ticks() > 20);
+    kill(Pid::from_raw(server.unwrap()), Signal::SIGKILL).unwrap();
+    assert_eq!(run.end().code(), Some(0), "{}", run.printed());
+    let (stored, _) = world.newest_run();
+    let row = row(&stored, "6b");
+    assert!(row.unavailable.as_ref().unwrap().contains("memcached ended in the middle"), "{row:?}");
+    let account = row.account.as_ref().unwrap();
+    // `N requests due, A answered, L never answered, U not sent`
+    let numbers: Vec<u64> = account.split(", ").map(|part| part.split(' ').next().unwrap().parse().unwrap()).collect();
+    assert_eq!(numbers[0], numbers[1..].iter().sum::<u64>(), "{account}");
+    assert!(account.contains("not sent"), "{account}");
+    assert_eq!(row.latency.as_ref().unwrap().samples, numbers[1]);
+    world.assert_clean();
+}
+
+#[test]
+fn a_killed_run_leaves_a_memcached_that_the_next_one_ends() {
+    let Some(world) = world() else { return };
+    if !has_memcached() {
+        return;
+    }
+    let mut run = world.start(&["dissect", "--only", "6b", "--lasts", "600s"]);
+    run.until("memcached runs", || memcached().is_some());
+    run.signal(Signal::SIGKILL);
+    run.end();
+    assert!(memcached().is_some());
+    let said = world.succeeds(&["host", "restore"]).stdout;
+    assert!(said.contains("ended a memcached"), "{said}");
+    until("it is gone", || memcached().is_none().then_some(()));
+    world.assert_clean();
+}
+
+#[test]
+fn what_can_not_be_dissected_is_one_sentence() {
+    let Some(world) = world() else { return };
+    let broken =
+        world.file("broken.toml", "[part.x]\nns = -1\nsource = \"\"\n[[network]]\nname = \"n\"\nway = [\"x\"]\n");
+    for (args, said) in [
+        (&["dissect", "--only", "9z"][..], "no experiment \"9z\""),
+        (&["dissect", "--only", ""], "no experiment"),
+        (&["dissect", "--lasts", "soon"], "is not a time"),
+        (&["dissect", "--nic-tx", "xdp:eth1"], "--nic-rx"),
+        (&["dissect", "--memcached", "nowhere"], "nowhere"),
+        (&["dissect", "--topology", "/none.toml"], "can't be read"),
+        (&["dissect", "--topology", &broken], "from 0"),
+    ] {
+        let sentence = world.refuses(args);
+        assert!(sentence.contains(said), "{args:?}: {sentence}");
+    }
+    // An experiment that fails is a row that says so; the others go on.
+    world.succeeds(&["dissect", "--only", "3,2a", "--pci", "ffff:ff:ff.f", "--lasts", "50ms"]);
+    let (run, _) = world.newest_run();
+    assert!(row(&run, "3").unavailable.as_ref().unwrap().contains("no PCI device"), "{run:?}");
+    assert!(row(&run, "2a").latency.is_some());
+    world.succeeds(&["dissect", "--only", "6b", "--memcached", "127.0.0.1:1", "--lasts", "50ms"]);
+    let (run, _) = world.newest_run();
+    assert!(row(&run, "6b").unavailable.as_ref().unwrap().contains("127.0.0.1:1"), "{run:?}");
+    world.assert_clean();
+}
