@@ -21,7 +21,7 @@ pub struct Difference<'a> {
 }
 
 /// Kinds of facts, and facts, that are readings.
-const READINGS: [&str; 16] = [
+const READINGS: [&str; 17] = [
     "clock.tsc_hz",
     "clock.tsc_to_monotonic_error_ns",
     "context_switches",
@@ -32,6 +32,7 @@ const READINGS: [&str; 16] = [
     "interrupts",
     "iowait",
     "irq",
+    "measured",
     "memory.available",
     "softirq",
     "softirqs",

@@ -22,7 +22,7 @@ What this host can't do is listed with the reason. Examples:
   usect dissect --quick
   usect dissect --only 1c,2 --lasts 1h                an hour of each, with a live view, in bounded memory
   usect dissect --only 6b --memcached 10.0.0.7:11211  a server of your own
-  usect dissect --topology scenarios/topologies.toml  and networks, drawn from a file";
+  usect dissect --topology topologies/datacenter.toml  and networks, drawn from a file";
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Dissect {
@@ -62,7 +62,7 @@ pub(crate) struct Dissect {
     /// The port that receives from it.
     #[arg(long, value_name = "PORT", requires = "switch_tx")]
     pub(crate) switch_rx: Option<PortName>,
-    /// Networks to draw, from a file such as scenarios/topologies.toml.
+    /// Networks to draw, from a file such as topologies/datacenter.toml.
     #[arg(long, value_name = "FILE")]
     pub(crate) topology: Option<PathBuf>,
     /// Folder in which the run's folder is made, under `runs/`.

@@ -52,7 +52,7 @@ fn every_row_is_measured_or_says_why_not() {
     if !has_memcached() {
         return;
     }
-    let topology = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/topologies.toml");
+    let topology = concat!(env!("CARGO_MANIFEST_DIR"), "/../../topologies/datacenter.toml");
     let done = world.succeeds(&["dissect", "--lasts", "300ms", "--topology", topology, "--json"]);
     let run: Run = serde_json::from_str(&done.stdout).unwrap();
     let rows = &dissected(&run).rows;
