@@ -25,7 +25,7 @@ deps: ## Install what is missing, by package name
 deps-test: deps $(PROMETHEUS) $(MEMCACHED)
 	@command -v systemd-analyze >/dev/null || $(SUDO) apt-get install -q -y --no-install-recommends systemd || true
 
-deps-bench: deps
+deps-bench: deps $(MEMCACHED)
 	@command -v sockperf >/dev/null && command -v dpdk-testpmd >/dev/null || \
 	  $(SUDO) apt-get install -q -y --no-install-recommends sockperf dpdk-dev
 

@@ -89,7 +89,9 @@ pub(crate) fn run<T>(usect: &Path, args: &[&str], take: impl FnOnce(&Path, &Run)
     let folder = std::env::temp_dir().join(format!("usect-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let mut command = Command::new(usect);
-    command.args(args).args(["--json", "--runs", "1", "--quick", "--out"]).arg(&folder);
+    // What is taken apart is taken apart once.
+    let once: &[&str] = if args.first() == Some(&"dissect") { &[] } else { &["--runs", "1"] };
+    command.args(args).args(once).args(["--json", "--quick", "--out"]).arg(&folder);
     let mut taken = || {
         let output = command.stderr(Stdio::piped()).output().context("usect could not be run")?;
         if !output.status.success() {

@@ -5,6 +5,7 @@
 mod figures;
 mod instrument;
 mod lab;
+mod parts;
 mod peer;
 mod speed;
 mod suites;
@@ -14,25 +15,43 @@ use figures::Figure;
 use lab::Lab;
 use std::path::Path;
 
+/// Figures that are measured together, by a name of their own.
+type Group = (&'static str, fn(&Path) -> Result<Vec<Figure>>);
+
+const GROUPS: [Group; 6] = [
+    ("paths", paths),
+    ("truth", instrument::truth),
+    ("convoy", instrument::convoy),
+    ("calibrated", instrument::calibrated),
+    ("suites", suites::all),
+    ("parts", parts::all),
+];
+
 fn main() -> Result<()> {
-    let usect = std::env::args().nth(1).context("usage: usect-bench PATH-TO-USECT")?;
-    let usect = Path::new(&usect);
+    let mut args = std::env::args().skip(1);
+    let usect = args.next().context("usage: usect-bench PATH-TO-USECT [GROUP]")?;
+    let only = args.next();
     let mut figures = Vec::new();
-    {
-        let _lab = Lab::up(usect)?;
-        figures.extend(figures::round_trip(usect)?);
-        figures.extend(figures::kernel_one_way(usect)?);
-        figures.extend(speed::all(usect)?);
-        figures.extend(instrument::pacing(usect)?);
+    for (_, group) in GROUPS.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name)) {
+        figures.extend(group(Path::new(&usect))?);
     }
-    figures.extend(instrument::truth(usect)?);
-    figures.extend(instrument::convoy(usect)?);
-    figures.extend(instrument::calibrated(usect)?);
-    figures.extend(suites::all(usect)?);
     figures.iter().for_each(|f| println!("{f}"));
-    let json = serde_json::to_string_pretty(&figures)?;
-    std::fs::write("bench.json", json + "\n").context("bench.json can't be written")?;
+    // A part of the figures is not the file that others read.
+    if only.is_none() {
+        let json = serde_json::to_string_pretty(&figures)?;
+        std::fs::write("bench.json", json + "\n").context("bench.json can't be written")?;
+    }
     Ok(())
+}
+
+/// Between the interfaces of one lab.
+fn paths(usect: &Path) -> Result<Vec<Figure>> {
+    let _lab = Lab::up(usect)?;
+    let mut figures = figures::round_trip(usect)?;
+    figures.extend(figures::kernel_one_way(usect)?);
+    figures.extend(speed::all(usect)?);
+    figures.extend(instrument::pacing(usect)?);
+    Ok(figures)
 }
 
 /// Prints one figure as a line of the table.

@@ -2,8 +2,8 @@
 //! §2.2, experiment 2).
 
 use crate::Observation;
-use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -24,7 +24,7 @@ struct Echo {
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        // It ends by itself when the other end is gone; this is for one that hangs.
+        // A datagram socket doesn't tell that its other end is gone.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -67,24 +67,16 @@ pub fn round_trips(mut observation: Observation<'_>, command: &mut Command) -> i
     })
 }
 
-/// The other process: sends back what comes, on its standard input, until nobody is there any more.
+/// The other process: sends back what comes on its standard input, until nothing has come for so long that whoever asked must be gone.
 pub fn echo() -> io::Result<()> {
-    let mut socket = UnixDatagramFile::stdin()?;
+    let socket = UnixDatagram::from(io::stdin().as_fd().try_clone_to_owned()?);
+    socket.set_read_timeout(Some(HANGS))?;
     let mut message = [0; MESSAGE];
     loop {
-        match socket.0.read(&mut message)? {
-            0 => return Ok(()),
-            length => socket.0.write_all(&message[..length])?,
+        match socket.recv(&mut message) {
+            Ok(length) => _ = socket.send(&message[..length])?,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(e) => return Err(e),
         }
-    }
-}
-
-/// Standard input, which is a socket, as something that is read and written without a buffer.
-struct UnixDatagramFile(std::fs::File);
-
-impl UnixDatagramFile {
-    fn stdin() -> io::Result<UnixDatagramFile> {
-        use std::os::fd::AsFd;
-        Ok(UnixDatagramFile(io::stdin().as_fd().try_clone_to_owned()?.into()))
     }
 }
