@@ -13,7 +13,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use usect_core::buckets::Recorder;
 use usect_core::dissect::{Dissection, Row};
 use usect_core::gathered::Gathered;
@@ -47,6 +47,8 @@ const CABLE: (&str, Experiment) = ("cable", paths::cable);
 
 type Experiment = fn(&mut Bench) -> Result<Vec<Row>>;
 
+/// How often what came out so far is shown.
+const SHOWN: Duration = Duration::from_millis(250);
 /// How long a row is observed.
 const LASTS: Duration = Duration::from_secs(60);
 const QUICK: Duration = Duration::from_secs(4);
@@ -67,6 +69,12 @@ struct Bench<'a> {
 /// `usect dissect`.
 pub(crate) fn run(args: &Dissect) -> Result<ExitCode> {
     let wanted = wanted(&args.only)?;
+    if args.lasts == Some(0) {
+        bail!("--lasts 0 observes nothing: give it a second or more");
+    }
+    if !(0.0..=1e6).contains(&args.nic_cable) {
+        bail!("--nic-cable is a length in metres, from 0");
+    }
     let topology = args.topology.as_ref().map(|path| {
         let text = std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))?;
         Topology::parse(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))
@@ -111,7 +119,8 @@ pub(crate) fn run(args: &Dissect) -> Result<ExitCode> {
 
 /// The other process of experiment 2.
 pub(crate) fn echo(core: usize) -> Result<ExitCode> {
-    usect_parts::on_core(core, usect_parts::ipc::echo)??;
+    usect_parts::pin(core)?;
+    usect_parts::ipc::echo()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -184,18 +193,34 @@ impl Bench<'_> {
         })
     }
 
-    /// Does something on a core of its own while this thread shows how far it is, and what came out so far.
+    /// Does something on a thread of its own, pinned to a core, while this thread shows what came out so far.
     fn watched<T: Send>(&self, core: usize, work: impl FnOnce(Observation<'_>) -> T + Send) -> Result<T> {
-        let mut progress = |share: f64, recorder: &Recorder| {
-            let so_far = Histogram::from_counts(&recorder.counts());
-            self.bar.set_position((1000.0 * share) as u64);
-            self.bar.set_message(format!("{} samples, {} to {} ns", so_far.samples(), so_far.min(), so_far.max()));
-        };
-        let done = usect_parts::on_core(core, || {
-            let (clock, stop) = (&self.clock, &*self.stop);
-            work(Observation { clock, lasts: self.lasts, stop, progress: &mut progress })
+        let (recorder, begun, watcher) = (Recorder::default(), Instant::now(), std::thread::current());
+        let done = std::thread::scope(|scope| {
+            let running = scope.spawn(|| {
+                let (clock, lasts, stop) = (&self.clock, self.lasts, &*self.stop);
+                let done =
+                    usect_parts::pin(core).map(|()| work(Observation { clock, lasts, stop, recorder: &recorder }));
+                watcher.unpark();
+                done
+            });
+            while !running.is_finished() {
+                std::thread::park_timeout(SHOWN);
+                self.show(begun.elapsed(), &recorder);
+            }
+            running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         done.with_context(|| format!("core {core} can't be used"))
+    }
+
+    /// How far it is, and what came out so far.
+    fn show(&self, elapsed: Duration, recorder: &Recorder) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        let so_far = Histogram::from_counts(&recorder.counts());
+        self.bar.set_position((1000.0 * elapsed.as_secs_f64() / self.seconds().max(1e-9)).min(1000.0) as u64);
+        self.bar.set_message(format!("{} samples, {} to {} ns", so_far.samples(), so_far.min(), so_far.max()));
     }
 
     /// The core that measures: the last, which the kernel uses least.

@@ -42,7 +42,7 @@ fn check(args: &Check) -> Result<ExitCode> {
         [] => usect_lab::cards()?,
         named => named.iter().map(link).collect::<Result<_, _>>()?,
     };
-    let facts = usect_rig::host::watch(cores, &links)?;
+    let facts = usect_rig::host::watch(cores, &links);
     let place = |link: &usect_lab::Link| format!("{}.{}", link.netns.as_deref().unwrap_or("host"), link.interface);
     let found = usect_procedure::host::check(&facts, cores, &links.iter().map(place).collect::<Vec<_>>());
     if args.json {
@@ -81,14 +81,17 @@ fn tune(args: &Tune) -> Result<ExitCode> {
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
     let tuned = Tuned::apply(&args.profile, &scope)?;
     tuned.wanted.iter().for_each(|wanted| complain(format_args!("  {:<9} {wanted}", wanted.part)));
-    let interface = scope.interfaces.first().map(String::as_str);
-    match tune::cores(&args.profile, interface, &audit::online_cores()) {
+    match tune::cores(&args.profile, &scope, &audit::online_cores()) {
         Ok(cores) => tune::run_on(&cores)?,
         Err(why) => complain(format_args!("  {:<9} not done: {why}", args.profile.to_string())),
     }
     let child = Command::new(&args.command[0]).args(&args.command[1..]).spawn();
     let child = child.with_context(|| format!("`{}` can't be started", args.command[0]))?;
-    wait(child, signals)
+    let ended = wait(child, signals);
+    for sentence in tuned.restore() {
+        complain(format_args!("usect: {sentence}; the next `usect host restore` tries again"));
+    }
+    ended
 }
 
 /// Waits for the command, and hands signals on to it: all but those of the terminal, which it gets itself.

@@ -1,7 +1,7 @@
 //! The rig of each case of a run: that of its device or of a loopback, under a profile of the host's settings; one at a time.
 
 use crate::host;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use usect_core::environment::Environment;
@@ -30,12 +30,16 @@ impl Rigs {
     /// That of a scenario's device, under the host's settings as they are.
     pub(crate) fn new(scenario: &Scenario, stop: Arc<AtomicBool>) -> Result<Rigs> {
         let online = audit::online_cores();
+        let scope = host::scope(&scenario.host)?;
+        if let Some(pid) = tune::holder().filter(|_| !scenario.vary.profile.is_empty()) {
+            bail!(
+                "process {pid} has changed the host's settings, so that no profile is what it says: measure without it"
+            );
+        }
         for profile in &scenario.vary.profile {
-            let interface = scenario.host.interfaces.first().map(String::as_str);
-            tune::cores(profile, interface, &online)
+            tune::cores(profile, &scope, &online)
                 .map_err(|why| anyhow::anyhow!("this host can't do profile {profile}: {why}; leave it out"))?;
         }
-        host::scope(&scenario.host)?;
         Ok(Rigs {
             scenario: scenario.clone(),
             rig: Rig::new(scenario, stop.clone())?,
@@ -78,7 +82,7 @@ impl Rigs {
 
     /// Puts one profile's settings back, and another's in force.
     fn tune(&mut self, profile: &Profile) -> Result<()> {
-        self.tuned = None;
+        self.put_back();
         let scope = host::scope(&self.scenario.host)?;
         if !profile.is_nothing() {
             let tuned = Tuned::apply(profile, &scope).with_context(|| format!("profile {profile}"))?;
@@ -87,8 +91,7 @@ impl Rigs {
             }
             self.tuned = Some(tuned);
         }
-        let interface = scope.interfaces.first().map(String::as_str);
-        let cores = tune::cores(profile, interface, &self.online).map_err(anyhow::Error::msg)?;
+        let cores = tune::cores(profile, &scope, &self.online).map_err(anyhow::Error::msg)?;
         Ok(tune::run_on(&cores)?)
     }
 
@@ -98,7 +101,16 @@ impl Rigs {
     }
 
     /// Takes everything down and puts everything back; the profiles that were in force.
-    pub(crate) fn finish(self) -> Vec<Applied> {
+    pub(crate) fn finish(mut self) -> Vec<Applied> {
+        self.rig.take_down();
+        self.put_back();
         self.applied
+    }
+
+    /// Puts the settings of the present profile back, and says what can't be.
+    fn put_back(&mut self) {
+        for sentence in self.tuned.take().map_or(Vec::new(), Tuned::restore) {
+            crate::complain(format_args!("usect: {sentence}; the next `usect host restore` tries again"));
+        }
     }
 }

@@ -52,6 +52,10 @@ pub const PAPER: [PaperRow; 16] = [
     paper(("8b", "Switch - ExaLINK50 (1514B)"), [0.0, 2.7, 17.7, 17.7], "1 M packets"),
 ];
 
+/// The rows that a request is made up of, each with one part more: clients that poll, and a server of ours.
+pub const PARTS_OF_A_REQUEST: [&str; 4] =
+    ["host, xdp", "host, udp-polling", "client and server, udp-polling", "memcached, get, back to back"];
+
 /// An experiment, as it went here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
@@ -124,6 +128,11 @@ impl Row {
         Row { latency: Some(Summary::of(histogram)), histogram: Some(Packed::of(histogram)), seconds, ..self }
     }
 
+    /// The same with what was measured one after another: the time observed is that of all of it.
+    pub fn spent(self, histogram: &Histogram) -> Row {
+        self.measured(histogram, histogram.mean() * histogram.samples() as f64 / 1e9)
+    }
+
     /// The same with what became of what was sent.
     pub fn with_account(self, account: impl Into<String>) -> Row {
         Row { account: Some(account.into()), ..self }
@@ -155,7 +164,11 @@ impl Dissection {
     /// together are the median of 6b. Where a part comes out below zero, the two experiments are not of the same host or
     /// load, and nothing is said.
     pub fn shares_of_a_request(&self) -> Vec<Share> {
-        let medians = ["5", "4", "6a", "6b"].map(|experiment| self.median_ns(experiment));
+        let whole = |name: &str| {
+            let row = self.rows.iter().find(|row| row.name == name && row.unavailable.is_none());
+            row.and_then(Row::median_ns)
+        };
+        let medians = PARTS_OF_A_REQUEST.map(whole);
         let [Some(bypass), Some(host), Some(udp), Some(memcached)] = medians else { return Vec::new() };
         let share = |name: &str, ns: f64, from: &str| Share { name: name.into(), ns, from: from.into() };
         let shares = vec![

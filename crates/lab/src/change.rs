@@ -38,7 +38,8 @@ impl Change {
             before.as_ref().ok().filter(|before| *before != value).map(|before| (setting.clone(), before.clone()))
         };
         let before: Vec<(Setting, String)> = wanted.iter().zip(&read).filter_map(differs).collect();
-        let text = serde_json::to_string(&before).unwrap_or_default();
+        let text = serde_json::to_string(&before)
+            .map_err(|e| LabError::Failed { command: "writing down settings".into(), why: e.to_string() })?;
         let noted = settings::note(kind, netns, name, &text)?;
         let change = Change { before, noted: Some(noted) };
         let outcome = |((setting, value), before): (&(Setting, String), Result<String, String>)| match before {
@@ -51,28 +52,41 @@ impl Change {
     }
 }
 
-impl Drop for Change {
-    fn drop(&mut self) {
-        if put_back(&self.before).is_err() {
-            // The next start tries again.
+impl Change {
+    /// Puts the settings back. What can't be is told, one sentence each, and left to the next start.
+    pub(crate) fn restore(mut self) -> Vec<String> {
+        self.put_back()
+    }
+
+    fn put_back(&mut self) -> Vec<String> {
+        let failed = put_back(&std::mem::take(&mut self.before));
+        if !failed.is_empty() {
             self.noted.take().into_iter().for_each(Noted::keep);
         }
+        failed
     }
 }
 
-/// Puts settings back, the last first; what is gone needs nothing.
-fn put_back(before: &[(Setting, String)]) -> Result<(), String> {
-    let mut failed = Ok(());
-    for (setting, value) in before.iter().rev() {
-        let same = setting.read().is_ok_and(|now| now == *value);
-        if same {
-            continue;
-        }
-        if let Err(why) = setting.write(value)
-            && setting.read().is_ok_and(|now| now != *value)
-        {
-            failed = Err(format!("{setting} can't be set to {value} again: {why}"));
-        }
+impl Drop for Change {
+    fn drop(&mut self) {
+        self.put_back();
+    }
+}
+
+/// Puts settings back, the last first, and once more what another one stood in the way of; what is gone needs nothing.
+fn put_back(before: &[(Setting, String)]) -> Vec<String> {
+    let differs = |(setting, value): &&(Setting, String)| setting.read().is_ok_and(|now| now != *value);
+    let mut failed = Vec::new();
+    for _ in 0..2 {
+        let left: Vec<&(Setting, String)> = before.iter().rev().filter(differs).collect();
+        failed = left
+            .into_iter()
+            .filter_map(|(setting, value)| {
+                let why = setting.write(value).err().unwrap_or_else(|| "it reads as something else".into());
+                let same = setting.read().map_or(true, |now| now == *value);
+                (!same).then(|| format!("{setting} can't be set to {value} again: {why}"))
+            })
+            .collect();
     }
     failed
 }
@@ -81,13 +95,20 @@ fn put_back(before: &[(Setting, String)]) -> Result<(), String> {
 pub(crate) fn recover(kind: &str, said: impl Fn(&str) -> String) -> Result<Vec<String>, LabError> {
     let mut sentences = Vec::new();
     for stale in settings::stale(kind)? {
-        let before: Vec<(Setting, String)> = serde_json::from_str(stale.value()).unwrap_or_default();
-        match put_back(&before) {
-            Ok(()) => {
-                sentences.push(said(stale.interface()));
-                stale.strike_out()?;
-            }
-            Err(why) => sentences.push(why),
+        let before: Result<Vec<(Setting, String)>, _> = serde_json::from_str(stale.value());
+        let Ok(before) = before else {
+            sentences.push(format!(
+                "what a killed run changed ({kind} of {}) can't be read: restart the host",
+                stale.interface()
+            ));
+            continue;
+        };
+        let failed = put_back(&before);
+        if failed.is_empty() {
+            sentences.push(said(stale.interface()));
+            stale.strike_out()?;
+        } else {
+            sentences.extend(failed);
         }
     }
     Ok(sentences)

@@ -1,9 +1,13 @@
 //! Every process but ours, and what it starts, confined to some cores, by the kernel's control groups: what isolcpus= does at boot,
-//! while the host runs. Taken back, each process may run where it could before.
+//! while the host runs. Taken back, each process may run where it could before: the affinities of those that had one of their own are
+//! written down, because kernels before 6.2 forget them when groups change.
 //!
-//! Version 1: all processes of the root group move into one of ours that has those cores. Version 2: the groups at the top are given
-//! those cores, and we move into one of ours that isn't. Threads of the kernel that belong to one core stay there.
+//! Version 1: the processes of the root group move into one of ours that has those cores. Version 2: the groups at the top are given
+//! those cores, and we move into one of ours that isn't. Threads of the kernel stay where they are, and so do processes in groups that
+//! aren't reached: those of further groups in version 1, and of the root group in version 2.
 
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -19,6 +23,8 @@ pub(crate) enum Others {
         root: PathBuf,
         /// Who is not confined: us.
         except: u32,
+        /// Who had an affinity of its own.
+        pinned: Vec<Pinned>,
     },
     /// The hierarchy of version 2.
     V2 {
@@ -30,6 +36,8 @@ pub(crate) enum Others {
         groups: Vec<(String, String)>,
         /// Whether they had a say in cores before.
         controlled: bool,
+        /// Who had an affinity of its own.
+        pinned: Vec<Pinned>,
     },
 }
 
@@ -57,10 +65,11 @@ impl Others {
                 home: home()?,
                 groups: groups(root).map(given).collect(),
                 controlled: controls(root),
+                pinned: pinned(),
             });
         }
         if Path::new(V1).join("cpuset.cpus").exists() {
-            return Ok(Others::V1 { root: V1.into(), except: std::process::id() });
+            return Ok(Others::V1 { root: V1.into(), except: std::process::id(), pinned: pinned() });
         }
         Err("no control groups that confine processes to cores are mounted".into())
     }
@@ -69,20 +78,30 @@ impl Others {
     pub(crate) fn read(&self) -> Result<String, String> {
         match self {
             Others::V1 { root, .. } if root.join(OURS).exists() => text(&root.join(OURS).join("cpuset.cpus")),
-            Others::V2 { root, groups, controlled, .. }
-                if root.join(OURS).exists() || controls(root) != *controlled =>
-            {
-                groups.first().map_or(Ok("0".into()), |(name, _)| text(&root.join(name).join("cpuset.cpus")))
+            Others::V2 { root, groups, controlled, .. } => {
+                let cores = |name: &str| text(&root.join(name).join("cpuset.cpus")).ok();
+                // One that can't be given nothing again has been given all.
+                let all = text(&root.join("cpuset.cpus.effective")).ok();
+                let as_before =
+                    |now: &String, before: &String| now == before || (before.is_empty() && Some(now) == all.as_ref());
+                let confined =
+                    groups.iter().find_map(|(name, before)| cores(name).filter(|now| !as_before(now, before)));
+                let ours = || (root.join(OURS).exists() || controls(root) != *controlled).then(|| "none".to_owned());
+                Ok(confined.or_else(ours).unwrap_or_else(|| ANYWHERE.into()))
             }
-            _ => Ok(ANYWHERE.into()),
+            Others::V1 { .. } => Ok(ANYWHERE.into()),
         }
     }
 
     /// Confines them, or lets them go.
     pub(crate) fn write(&self, cores: &str) -> Result<(), String> {
         match self {
-            Others::V1 { root, .. } if cores == ANYWHERE => leave(&root.join(OURS), root),
-            Others::V1 { root, except } => {
+            Others::V1 { root, pinned, .. } if cores == ANYWHERE => {
+                leave(&root.join(OURS), root)?;
+                pinned.iter().for_each(Pinned::again);
+                Ok(())
+            }
+            Others::V1 { root, except, .. } => {
                 let ours = made(root)?;
                 put(&ours.join("cpuset.mems"), &text(&root.join("cpuset.mems"))?)?;
                 put(&ours.join("cpuset.cpus"), cores)?;
@@ -90,19 +109,12 @@ impl Others {
                 (0..2).for_each(|_| move_all(root, &ours, *except));
                 Ok(())
             }
-            Others::V2 { root, home, groups, controlled } if cores == ANYWHERE => {
-                leave(&root.join(OURS), &root.join(home))?;
-                if !controlled {
-                    // It takes the groups' own cores along.
-                    return put(&root.join("cgroup.subtree_control"), "-cpuset");
-                }
-                let all = text(&root.join("cpuset.cpus.effective"))?;
-                for (name, before) in groups.iter().filter(|(name, _)| root.join(name).exists()) {
-                    let cores = root.join(name).join("cpuset.cpus");
-                    // A group with processes can't be given nothing again: all is the same to it.
-                    put(&cores, before).or_else(|why| if before.is_empty() { put(&cores, &all) } else { Err(why) })?;
-                }
-                Ok(())
+            Others::V2 { root, home, groups, controlled, pinned } if cores == ANYWHERE => {
+                // Their cores first: whatever else fails, nobody is confined.
+                let freed = set_free(root, groups, *controlled);
+                let left = leave(&root.join(OURS), &nearest(&root.join(home)));
+                pinned.iter().for_each(Pinned::again);
+                freed.and(left)
             }
             Others::V2 { root, groups, .. } => {
                 put(&root.join("cgroup.subtree_control"), "+cpuset")?;
@@ -112,6 +124,83 @@ impl Others {
             }
         }
     }
+}
+
+/// Gives groups the cores that they had.
+fn set_free(root: &Path, groups: &[(String, String)], controlled: bool) -> Result<(), String> {
+    // Where they had no say in cores, it goes with all that they were given, unless somebody else wants it meanwhile.
+    if !controlled && put(&root.join("cgroup.subtree_control"), "-cpuset").is_ok() {
+        return Ok(());
+    }
+    let all = text(&root.join("cpuset.cpus.effective"))?;
+    let there = groups.iter().filter(|(name, _)| root.join(name).exists());
+    let done = there.map(|(name, before)| {
+        let cores = root.join(name).join("cpuset.cpus");
+        // A group with processes can't be given nothing again: all is the same to it.
+        put(&cores, before).or_else(|why| if before.is_empty() { put(&cores, &all) } else { Err(why) })
+    });
+    done.collect::<Vec<_>>().into_iter().collect()
+}
+
+/// A group, or the nearest above it that is still there.
+fn nearest(group: &Path) -> PathBuf {
+    group.ancestors().find(|group| group.exists()).unwrap_or(group).to_owned()
+}
+
+/// A thread that had an affinity of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Pinned {
+    thread: u32,
+    /// When it was started, in ticks since boot.
+    started: u64,
+    /// Its cores.
+    cores: String,
+}
+
+impl Pinned {
+    /// Gives it its affinity again, unless it has it, or is gone.
+    fn again(&self) {
+        if crate::owner::start_of(self.thread) != Some(self.started)
+            || allowed(self.thread).as_ref() == Some(&self.cores)
+        {
+            return;
+        }
+        let mut set = CpuSet::new();
+        let cores = crate::audit::cpu_list(&self.cores);
+        if cores.iter().try_for_each(|core| set.set(*core)).is_ok() {
+            // It may end meanwhile, or be the kernel's.
+            let _ = sched_setaffinity(Pid::from_raw(self.thread as i32), &set);
+        }
+    }
+}
+
+/// The cores that a thread may run on.
+fn allowed(thread: u32) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(|list| list.trim().to_owned())
+}
+
+/// The threads of other processes that may not run everywhere.
+fn pinned() -> Vec<Pinned> {
+    let everywhere = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default().trim().to_owned();
+    let numbers = |folder: &str| -> Vec<u32> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    };
+    let own = std::process::id();
+    let threads =
+        numbers("/proc").into_iter().filter(|pid| *pid != own).flat_map(|pid| numbers(&format!("/proc/{pid}/task")));
+    let of = |thread: u32| {
+        let cores = allowed(thread).filter(|cores| *cores != everywhere)?;
+        Some(Pinned { thread, started: crate::owner::start_of(thread)?, cores })
+    };
+    threads.filter_map(of).collect()
+}
+
+/// Whether a process is a thread of the kernel's: those have no memory of their own.
+fn is_kernel(pid: &str) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty())
+        && fs::read_link(format!("/proc/{pid}/exe")).is_err()
 }
 
 /// Whether groups at the top have a say in cores.
@@ -163,7 +252,7 @@ fn leave(ours: &Path, home: &Path) -> Result<(), String> {
 fn move_all(from: &Path, to: &Path, except: u32) {
     let except = except.to_string();
     let listed = text(&from.join("cgroup.procs")).unwrap_or_default();
-    for pid in listed.lines().filter(|pid| *pid != except) {
+    for pid in listed.lines().filter(|pid| *pid != except && !is_kernel(pid)) {
         let _ = put(&to.join("cgroup.procs"), pid);
     }
 }

@@ -22,10 +22,10 @@ pub enum LabError {
         why: String,
     },
     /// Somebody holds a profile already.
-    #[error("process {pid} has changed the host's settings already: wait for it, or end it")]
+    #[error("{by} has changed the host's settings already: they must be put back first")]
     Tuned {
         /// Who.
-        pid: u32,
+        by: String,
     },
     /// An MTU that veth doesn't take.
     #[error("a lab's MTU can't be {mtu}: use 68 to 65535 bytes")]

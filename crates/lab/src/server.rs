@@ -8,6 +8,7 @@ use crate::settings::{self, Noted};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,8 @@ impl Server {
         let noted = settings::note(KIND, None, &mark, &mark)?;
         let mut command: Command = crate::program::command(program, args);
         command.env(MARK, &mark).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // A Ctrl-C at the terminal is for us, who end it.
+        command.process_group(0);
         let child = command.spawn().map_err(|e| unstarted(program, args, e))?;
         Ok(Server { child, mark, _noted: noted })
     }

@@ -4,11 +4,12 @@ use crate::change::{self, Change, Outcome};
 use crate::cpuset::Others;
 use crate::error::LabError;
 use crate::setting::Setting;
+use crate::state::State;
 use crate::{privilege, settings, steering};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::Write;
 use std::path::Path;
 use usect_core::profile::{Place, Profile, Wanted};
@@ -32,9 +33,26 @@ pub struct Scope {
 pub struct Tuned {
     /// What was done, wish by wish.
     pub wanted: Vec<Wanted>,
-    _change: Change,
+    change: Change,
     /// While this is open, no core sleeps deeply; the kernel closes it, however usect ends.
     _awake: Option<File>,
+    /// Nobody else changes settings, or puts them back, meanwhile. Dropped last.
+    _lock: File,
+}
+
+/// The right to change settings, for as long as the file is open; none where another process has it.
+fn alone() -> Result<Option<File>, LabError> {
+    let (path, file) = State::from_env().file("tune.lock")?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(e)) => Err(LabError::file("lock", path, e)),
+    }
+}
+
+/// The process that holds a profile, if one does.
+pub fn holder() -> Option<u32> {
+    settings::holder(KIND).ok().flatten()
 }
 
 /// Something that a profile wants.
@@ -51,8 +69,14 @@ impl Tuned {
     /// Errors: this process may not; another holds a profile; it can't be written down.
     pub fn apply(profile: &Profile, scope: &Scope) -> Result<Tuned, LabError> {
         privilege::require("changing the host's settings")?;
-        if let Some(pid) = settings::holder(KIND)? {
-            return Err(LabError::Tuned { pid });
+        let lock = alone()?.ok_or_else(|| LabError::Tuned {
+            by: holder().map_or("another process".into(), |pid| format!("process {pid}")),
+        })?;
+        // What could not be put back would be taken for what was before.
+        if !settings::stale(KIND)?.is_empty() {
+            return Err(LabError::Tuned {
+                by: "a killed run (`usect host restore` says why it can't be put back)".into(),
+            });
         }
         let wishes = wishes(profile, scope);
         let wanted: Vec<(Setting, String)> =
@@ -66,20 +90,41 @@ impl Tuned {
             let what = "no core sleeps deeply (PM QoS, 0 µs)".to_owned();
             done.push(Wanted { part: "power".into(), what, changed, already: 0, refused: 1 - changed, reason });
         }
-        Ok(Tuned { wanted: done, _change: change, _awake: awake.and_then(Result::ok) })
+        Ok(Tuned { wanted: done, change, _awake: awake.and_then(Result::ok), _lock: lock })
+    }
+
+    /// Puts everything back; what can't be, one sentence each, is left to the next start.
+    pub fn restore(self) -> Vec<String> {
+        self.change.restore()
     }
 }
 
 /// Puts back what runs that were killed left changed; one sentence each.
 pub fn recover() -> Result<Vec<String>, LabError> {
-    change::recover(KIND, |_| "put the host's settings back, which a killed run had changed".to_owned())
+    // Whoever holds them puts them back itself.
+    match alone()? {
+        None => Ok(Vec::new()),
+        Some(_lock) => {
+            change::recover(KIND, |_| "put the host's settings back, which a killed run had changed".to_owned())
+        }
+    }
 }
 
 /// The cores on which a profile wants a measurement to run, of those there are; all where it wants none in particular.
 ///
 /// Errors: why this host can't do it.
-pub fn cores(profile: &Profile, interface: Option<&str>, online: &[usize]) -> Result<Vec<usize>, String> {
-    let Some(place) = profile.place else { return Ok(online.to_vec()) };
+pub fn cores(profile: &Profile, scope: &Scope, online: &[usize]) -> Result<Vec<usize>, String> {
+    let (interface, others) = (scope.interfaces.first(), scope.others);
+    let Some(place) = profile.place else {
+        // What is isolated has cores of its own, where there are enough for a sender and a receiver.
+        let own = online.iter().copied().filter(|core| !profile.isolated || *core != others);
+        let own: Vec<usize> = own.collect();
+        return match (profile.isolated, online.len()) {
+            (true, 1) => Err("nothing can be isolated on one core".into()),
+            (true, 2) | (false, _) => Ok(online.to_vec()),
+            _ => Ok(own),
+        };
+    };
     let Some(interface) = interface else { return Err("whose node? name the card with --interface".into()) };
     let node = fs::read_to_string(format!("/sys/class/net/{interface}/device/numa_node"));
     let node: i32 = node.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(-1);
@@ -232,8 +277,9 @@ fn power() -> Vec<Wish> {
         .find(|(path, _)| Path::new(path).exists());
     let turbo = turbo.map(|(path, value)| vec![(Setting::file(path), value.to_owned())]);
     vec![
-        Wish { part: PART, what: "governor performance".into(), settings: governors },
+        // Before the governors, and so put back after them: under `performance` the kernel refuses any other preference.
         Wish::new(PART, "energy preference performance", frequency("energy_performance_preference")),
+        Wish { part: PART, what: "governor performance".into(), settings: governors },
         Wish {
             part: PART,
             what: "no turbo".into(),

@@ -30,6 +30,9 @@ pub fn parse(text: &str) -> Result<ColdStart, String> {
     if lines.is_empty() {
         return Err(format!("no line of {MARK} is in it: is it what the serial line printed?"));
     }
+    if let Some(why) = lines.iter().find_map(|line| line.strip_prefix("error ")) {
+        return Err(format!("it measured nothing: {why}"));
+    }
     let field = |name: &str| {
         let value = lines.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.map(str::trim).ok_or_else(|| format!("its line `{name}` is missing: boot it again"))

@@ -5,6 +5,7 @@ use crate::Observation;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use usect_core::histogram::Histogram;
@@ -35,7 +36,7 @@ impl Echo {
     fn start(command: &mut Command) -> io::Result<Echo> {
         let (socket, theirs) = UnixDatagram::pair()?;
         socket.set_read_timeout(Some(HANGS))?;
-        let child = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn()?;
+        let child = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).process_group(0).spawn()?;
         Ok(Echo { child, socket })
     }
 
@@ -50,7 +51,7 @@ impl Echo {
 /// on the core that the caller wants: one that calls [`echo`].
 ///
 /// Errors: the other process can't be started, or doesn't answer.
-pub fn round_trips(mut observation: Observation<'_>, command: &mut Command) -> io::Result<Histogram> {
+pub fn round_trips(observation: Observation<'_>, command: &mut Command) -> io::Result<Histogram> {
     let echo = Echo::start(command)?;
     let (clock, mut message) = (*observation.clock, [0x75; MESSAGE]);
     // The first wakes the other process and touches every page.

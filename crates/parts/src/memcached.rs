@@ -39,6 +39,8 @@ pub struct Load {
     pub rate: Option<Rate>,
     /// Bytes of a value.
     pub value: usize,
+    /// Seconds after which the server forgets what was set.
+    pub expires_s: u64,
 }
 
 /// Every request in exactly one class.
@@ -72,8 +74,9 @@ pub struct Served {
 /// Puts the keys there that are asked for later.
 ///
 /// Errors: the server can't be reached, or refuses.
-pub fn fill(clock: &Clock, address: SocketAddr, value: usize) -> io::Result<()> {
-    let mut session = Session::new(clock, address, Load { kind: Kind::Set, rate: None, value });
+pub fn fill(clock: &Clock, address: SocketAddr, load: Load) -> io::Result<()> {
+    let recorder = Recorder::default();
+    let mut session = Session::new(clock, address, Load { kind: Kind::Set, rate: None, ..load }, &recorder);
     session.connect()?;
     let end = clock.now().0 + clock.rate().ticks(RESIDUAL.as_nanos() as u64 * 10);
     while session.account.due < KEYS || !session.waiting.is_empty() {
@@ -95,19 +98,25 @@ pub fn fill(clock: &Clock, address: SocketAddr, value: usize) -> io::Result<()> 
 ///
 /// Errors: it can't be reached at the start. What happens to it later is counted.
 pub fn load(observation: Observation<'_>, address: SocketAddr, load: Load) -> io::Result<Served> {
-    let Observation { clock, lasts, stop, progress } = observation;
-    let mut session = Session::new(clock, address, load);
+    let Observation { clock, lasts, stop, recorder } = observation;
+    let mut session = Session::new(clock, address, load, recorder);
     session.connect()?;
     let rate = clock.rate();
     let total = load.rate.map(|rate| rate.frames_in(lasts.as_nanos() as u64));
     let (begun, lasts) = (clock.now().0, rate.ticks(lasts.as_nanos() as u64));
     let residual = rate.ticks(RESIDUAL.as_nanos() as u64);
-    let (mut told, mut last) = (begun, None);
+    let mut last = None;
     loop {
         let now = clock.now().0;
-        let over = stop.load(Relaxed) || total.map_or(now - begun >= lasts, |total| session.account.due >= total);
+        let over =
+            stop.load(Relaxed) || now - begun >= lasts || total.is_some_and(|total| session.account.due >= total);
         if over {
             let since = *last.get_or_insert(now);
+            // What was due and could not even be tried in time.
+            if let Some(total) = total.filter(|_| !stop.load(Relaxed)) {
+                session.account.unsent += total.saturating_sub(session.account.due);
+                session.account.due = session.account.due.max(total);
+            }
             if session.waiting.is_empty() || now - since > residual {
                 break;
             }
@@ -115,10 +124,6 @@ pub fn load(observation: Observation<'_>, address: SocketAddr, load: Load) -> io
             session.request(session.due_at(begun, now));
         }
         session.exchange();
-        if now - told > rate.ticks(crate::TOLD.as_nanos() as u64) {
-            told = now;
-            progress(((now - begun) as f64 / lasts.max(1) as f64).min(1.0), &session.latency);
-        }
     }
     Ok(session.finish())
 }
@@ -136,13 +141,13 @@ struct Session<'a> {
     /// When the requests under way were due, and when they were sent, in ticks.
     waiting: VecDeque<(u64, u64)>,
     value: Vec<u8>,
-    latency: Recorder,
+    latency: &'a Recorder,
     from_sent: Recorder,
     account: Account,
 }
 
 impl<'a> Session<'a> {
-    fn new(clock: &'a Clock, address: SocketAddr, load: Load) -> Session<'a> {
+    fn new(clock: &'a Clock, address: SocketAddr, load: Load, latency: &'a Recorder) -> Session<'a> {
         Session {
             clock,
             address,
@@ -153,15 +158,16 @@ impl<'a> Session<'a> {
             answers: Answers::default(),
             waiting: VecDeque::new(),
             value: vec![b'u'; load.value],
-            latency: Recorder::default(),
+            latency,
             from_sent: Recorder::default(),
             account: Account::default(),
         }
     }
 
     fn connect(&mut self) -> io::Result<()> {
+        let stream = TcpStream::connect_timeout(&self.address, RESIDUAL);
         self.tried = self.clock.now().0;
-        let stream = TcpStream::connect_timeout(&self.address, RESIDUAL)?;
+        let stream = stream?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         self.stream = Some(stream);
@@ -201,7 +207,7 @@ impl<'a> Session<'a> {
             self.account.unsent += 1;
             return;
         }
-        self.load.kind.write(key, &self.value, &mut self.unwritten);
+        self.load.kind.write(key, (&self.value, self.load.expires_s), &mut self.unwritten);
         self.waiting.push_back((due, now));
     }
 
@@ -263,7 +269,7 @@ impl<'a> Session<'a> {
     fn finish(mut self) -> Served {
         self.account.lost += self.waiting.len() as u64;
         let histogram = |recorder: &Recorder| Histogram::from_counts(&recorder.counts());
-        Served { latency: histogram(&self.latency), from_sent: histogram(&self.from_sent), account: self.account }
+        Served { latency: histogram(self.latency), from_sent: histogram(&self.from_sent), account: self.account }
     }
 }
 

@@ -58,7 +58,7 @@ fn kind(class: &str) -> &'static str {
 /// Reads a device again and again on this thread, in turns with a read that reaches no device, so that what disturbs falls on both alike.
 ///
 /// Errors: there is no such device, or it can't be read.
-pub fn reads(mut observation: Observation<'_>, device: &str) -> io::Result<Reads> {
+pub fn reads(observation: Observation<'_>, device: &str) -> io::Result<Reads> {
     let folder = Path::new(DEVICES).join(device);
     let config = File::open(folder.join("config"))?;
     // Beyond its end: the kernel looks up the file and returns.

@@ -34,7 +34,7 @@ pub(super) fn kernel(bench: &mut Bench) -> Result<Vec<Row>> {
     let how = format!(
         "approximated by eBPF: gaps between readings of CLOCK_MONOTONIC, of which the counter is a part; {interrupts}"
     );
-    Ok(vec![Row::of("1b", "clock, in the kernel", how).measured(&found, bench.seconds())])
+    Ok(vec![Row::of("1b", "clock, in the kernel", how).spent(&found)])
 }
 
 pub(super) fn user_space(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -55,12 +55,16 @@ pub(super) fn guest(bench: &mut Bench) -> Result<Vec<Row>> {
 
 fn of_user_space(experiment: &str) -> Row {
     let name = if experiment == "1c" { "TSC, user space" } else { "TSC, user space of a virtual machine" };
-    Row::of(experiment, name, "gaps between readings of the counter, on a pinned thread; interruptions included")
+    Row::of(
+        experiment,
+        name,
+        "gaps between readings of the counter, on a pinned thread; interruptions included, but for the time in which they are counted",
+    )
 }
 
 fn gaps(bench: &mut Bench, experiment: &str) -> Result<Vec<Row>> {
     let found = bench.watched(bench.core(), tsc::gaps)?;
-    Ok(vec![of_user_space(experiment).measured(&found, bench.seconds())])
+    Ok(vec![of_user_space(experiment).spent(&found)])
 }
 
 pub(super) fn same_core(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -83,7 +87,7 @@ fn messages(bench: &mut Bench, experiment: &str, (own, other): (usize, usize)) -
     let found = found.context("the other process")?;
     let name = format!("two processes, {} core", if own == other { "same" } else { "other" });
     let how = "there and back over a datagram socket, 32 bytes; both wait by blocking";
-    Ok(vec![Row::of(experiment, name, how).measured(&found, bench.seconds())])
+    Ok(vec![Row::of(experiment, name, how).spent(&found)])
 }
 
 pub(super) fn bus(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -107,12 +111,15 @@ pub(super) fn bus(bench: &mut Bench) -> Result<Vec<Row>> {
     let device_alone = |found: &pci::Reads| {
         let median = |histogram: &Histogram| Row::of("", "", "").measured(histogram, 0.0).median_ns();
         let (with, without) = (median(&found.read)?, median(&found.call)?);
-        Some(format!("the device alone: {:.0} ns, the difference of the medians", with - without))
+        Some(format!(
+            "the device, and what the kernel does for it: {:.0} ns, the difference of the medians",
+            with - without
+        ))
     };
-    let row = Row::of("3a", "interconnect: a read of 4 bytes", how).measured(&found.read, bench.seconds());
+    let row = Row::of("3a", "interconnect: a read of 4 bytes", how).spent(&found.read);
     let row = match device_alone(&found) {
         Some(said) => row.with_account(said),
         None => row,
     };
-    Ok(vec![row, Row::of("3", "of it the call of the kernel", call).measured(&found.call, bench.seconds())])
+    Ok(vec![row, Row::of("3", "of it the call of the kernel", call).spent(&found.call)])
 }

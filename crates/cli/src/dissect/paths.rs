@@ -1,14 +1,14 @@
 //! Experiments 4 to 8: hosts, cards, switches and cables, each a trial over a path.
 
 use super::Bench;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use usect_core::buckets;
 use usect_core::dissect::Row;
 use usect_core::histogram::Histogram;
 use usect_core::measurement::Measurement;
 use usect_core::port_name::PortName;
 use usect_core::rate::RateSpec;
-use usect_core::scenario::{Case, ClientSpec, CoreSpec, DutSpec, Protocol, Scenario, TrafficSpec};
+use usect_core::scenario::{Case, ClientSpec, CoreSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec};
 use usect_core::trial::{Traffic, Trial, TrialResult};
 use usect_rig::Rig;
 
@@ -36,7 +36,7 @@ pub(super) const HOST: &str = r#"
 /// Client and server over a wire.
 const CLIENT_SERVER: &str = r#"
     title = "client and server"
-    traffic = { frame_size = 64, rate = "100 kpps", mode = "ping-pong" }
+    traffic = { frame_size = 64, rate = "10 kpps", mode = "ping-pong" }
     dut = { kind = "wire" }
     [[client]]
     name = "udp-blocking"
@@ -131,12 +131,18 @@ pub(super) fn card(bench: &mut Bench) -> Result<Vec<Row>> {
     };
     let away = (bench.args.nic_cable * FIBER_NS_PER_M).round() as u64;
     let how = format!("one way from {tx} to {rx}, 64-byte frames; {away} ns of propagation taken out");
-    let result = trial(bench, &between(tx, rx, 64)?, Case::default())?;
-    Ok(vec![
-        Row { how, ..row }
-            .measured(&earlier(&result.client.latency, away), bench.seconds())
-            .with_account(counts(&result.client)),
-    ])
+    let mut result = trial(bench, &between(tx, rx, 64)?, Case::default());
+    if let Ok(result) = &mut result {
+        let least = result.client.latency.min();
+        if away > least {
+            bail!(
+                "{} m of fiber take {away} ns, longer than the quickest frame did ({least} ns)",
+                bench.args.nic_cable
+            );
+        }
+        result.client.latency = earlier(&result.client.latency, away);
+    }
+    Ok(vec![measured(Row { how, ..row }, result, |result| Some(&result.client))])
 }
 
 /// A distribution with every value earlier by some time.
@@ -231,8 +237,13 @@ fn measured(row: Row, result: Result<TrialResult>, of: fn(&TrialResult) -> Optio
         Ok(result) => match of(&result).filter(|found| found.latency.samples() > 0) {
             None => row.unavailable("nothing came back"),
             Some(found) => {
+                let row = row.with_account(counts(found));
                 let seconds = found.counts.sent as f64 / result.trial.traffic.rate.frames_per_second();
-                row.measured(&found.latency, seconds).with_account(counts(found))
+                match result.trial.traffic.mode {
+                    // The rate only says how many.
+                    Mode::PingPong => row.spent(&found.latency),
+                    _ => row.measured(&found.latency, seconds),
+                }
             }
         },
     }

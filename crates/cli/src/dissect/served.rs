@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use usect_core::dissect::Row;
 use usect_core::rate::RateSpec;
 use usect_lab::server::Server;
-use usect_parts::memcached::{self, Account, Kind, Load};
+use usect_parts::memcached::{self, Account, Kind, Load, Served};
 
 /// Bytes of a value.
 const VALUE: usize = 32;
@@ -23,38 +23,58 @@ pub(super) fn memcached(bench: &mut Bench) -> Result<Vec<Row>> {
     if !matches!(rate, RateSpec::Frames(_)) {
         bail!("--memcached-rate is requests per second, such as 10k");
     }
-    memcached::fill(&bench.clock, address, VALUE).with_context(|| format!("memcached at {address}"))?;
+    // Nothing of ours stays in a server of the user's.
+    let expires_s = 6 * bench.lasts.as_secs() + 600;
+    let load = Load { kind: Kind::Set, rate: None, value: VALUE, expires_s };
+    memcached::fill(&bench.clock, address, load).with_context(|| format!("memcached at {address}"))?;
     let mut rows = Vec::new();
     for (kind, rate) in [(Kind::Get, None), (Kind::Set, None), (Kind::Get, Some(rate)), (Kind::Set, Some(rate))] {
-        let load = Load { kind, rate: rate.map(|rate| rate.resolve(64)), value: VALUE };
+        let load = Load { kind, rate: rate.map(|rate| rate.resolve(64)), ..load };
         let served = bench.watched(bench.core(), |observation| memcached::load(observation, address, load))?;
         let served = served.with_context(|| format!("memcached at {address}"))?;
-        let (name, how) = match rate {
-            None => (format!("memcached, {kind}, back to back"), "the next leaves when the last is answered"),
-            Some(rate) => (
-                format!("memcached, {kind}, {:.0} a second", rate.resolve(64).frames_per_second()),
-                "open loop: from when each was due",
-            ),
-        };
-        let how = format!(
-            "{how}; TCP over {}, one connection, values of {VALUE} bytes, every request",
-            if own.is_some() { "the loopback of this host" } else { "the network" }
-        );
-        let row = Row::of("6b", name, how).with_account(told(&served.account));
-        let row = if served.latency.samples() > 0 { row.measured(&served.latency, bench.seconds()) } else { row };
+        let row = row(bench, &load, &served);
         let ended = own.as_mut().and_then(Server::ended);
-        let gone = ended.map(|status| format!("memcached ended in the middle ({status})"));
-        let gone = gone
-            .or_else(|| (served.account.disconnected > 0).then(|| "the connection was lost in the middle".to_owned()));
-        rows.push(match &gone {
-            Some(why) => row.unavailable(why),
-            None => row,
-        });
-        if gone.is_some() {
-            break;
-        }
+        let gone = match ended {
+            Some(status) => Some(format!("memcached ended in the middle ({status})")),
+            None => (served.account.disconnected > 0).then(|| "the connection was lost in the middle".to_owned()),
+        };
+        let Some(why) = gone else {
+            rows.push(row);
+            continue;
+        };
+        rows.push(row.unavailable(why));
+        break;
     }
     Ok(rows)
+}
+
+/// What came out of a load.
+fn row(bench: &Bench, load: &Load, served: &Served) -> Row {
+    // A server of the user's is none of what a request on this host is made up of.
+    let (server, place) = match bench.args.memcached {
+        None => ("memcached".to_owned(), "the loopback of this host"),
+        Some(address) => (format!("memcached at {address}"), "the network"),
+    };
+    let kind = load.kind;
+    let (name, how) = match load.rate {
+        None => (format!("{server}, {kind}, back to back"), "the next leaves when the last is answered"),
+        Some(rate) => {
+            (format!("{server}, {kind}, {:.0} a second", rate.frames_per_second()), "open loop: from when each was due")
+        }
+    };
+    let how = format!("{how}; TCP over {place}, one connection, values of {VALUE} bytes, every request");
+    let mut account = told(&served.account);
+    if load.rate.is_some() && served.from_sent.samples() > 0 {
+        // What is beyond it is the client's own lateness, or the server's that held it up.
+        let longest = served.from_sent.max() as f64 / 1e3;
+        account.push_str(&format!("; from when they were sent, the longest took {longest:.0} µs"));
+    }
+    let row = Row::of("6b", name, how).with_account(account);
+    match (served.latency.samples(), load.rate) {
+        (0, _) => row,
+        (_, Some(_)) => row.measured(&served.latency, bench.seconds()),
+        (_, None) => row.spent(&served.latency),
+    }
 }
 
 /// Every request, in words.

@@ -1,7 +1,7 @@
 //! Buses and the cards on them; what the firmware does behind the kernel's back.
 
 use super::text::chosen;
-use super::{exists, names, read, set_or};
+use super::{names, read, set_or};
 use crate::auditing;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -23,16 +23,20 @@ pub(super) fn audit(facts: &mut Environment) {
 fn power_saving(facts: &mut Environment) {
     let policy = read("/sys/module/pcie_aspm/parameters/policy").map(|text| chosen(&text));
     set_or(facts, "pci.aspm.policy", policy, "no PCI Express, or a kernel without its power saving");
-    let saving = |device: &String| {
+    let states = |device: &String| {
         let folder = format!("{DEVICES}/{device}/link");
-        let on = |state: &String| read(format!("{folder}/{state}")).is_some_and(|value| value == "1");
-        let states: Vec<String> = names(&folder).into_iter().filter(on).collect();
-        (!states.is_empty()).then(|| format!("{device} {}", states.join(" ")))
+        let value = move |state: &String| read(format!("{folder}/{state}"));
+        names(format!("{DEVICES}/{device}/link")).into_iter().filter_map(move |state| Some((value(&state)?, state)))
     };
-    let links: Vec<String> = names(DEVICES).iter().filter_map(saving).collect();
-    if exists(DEVICES) {
-        facts.set("pci.aspm.links", if links.is_empty() { "none".to_owned() } else { links.join(", ") });
+    let (mut known, mut links) = (false, Vec::new());
+    for device in names(DEVICES) {
+        let states: Vec<(String, String)> = states(&device).collect();
+        known |= !states.is_empty();
+        let on: Vec<&str> = states.iter().filter(|(value, _)| value == "1").map(|(_, state)| state.as_str()).collect();
+        links.extend((!on.is_empty()).then(|| format!("{device} {}", on.join(" "))));
     }
+    let links = if links.is_empty() { "none".to_owned() } else { links.join(", ") };
+    set_or(facts, "pci.aspm.links", known.then_some(links), "no link tells; the firmware may keep it to itself");
 }
 
 /// PM QoS: the limit that holds, in microseconds; none where nobody has set one.

@@ -29,11 +29,11 @@ impl fmt::Display for Kind {
 
 impl Kind {
     /// Writes a request.
-    pub(super) fn write(self, key: u64, value: &[u8], out: &mut VecDeque<u8>) {
+    pub(super) fn write(self, key: u64, (value, expires_s): (&[u8], u64), out: &mut VecDeque<u8>) {
         // Writing to memory can't fail.
         let _ = match self {
             Kind::Get => write!(out, "get usect{key}\r\n"),
-            Kind::Set => write!(out, "set usect{key} 0 0 {}\r\n", value.len())
+            Kind::Set => write!(out, "set usect{key} 0 {expires_s} {}\r\n", value.len())
                 .and_then(|()| out.write_all(value))
                 .and_then(|()| out.write_all(b"\r\n")),
         };
@@ -131,9 +131,9 @@ mod tests {
     #[test]
     fn requests_as_the_protocol_has_them() {
         let mut out = VecDeque::new();
-        Kind::Get.write(7, b"", &mut out);
-        Kind::Set.write(7, b"ab", &mut out);
-        assert_eq!(out.make_contiguous(), b"get usect7\r\nset usect7 0 0 2\r\nab\r\n");
+        Kind::Get.write(7, (b"", 0), &mut out);
+        Kind::Set.write(7, (b"ab", 60), &mut out);
+        assert_eq!(out.make_contiguous(), b"get usect7\r\nset usect7 0 60 2\r\nab\r\n");
     }
 
     #[test]

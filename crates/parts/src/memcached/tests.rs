@@ -6,6 +6,8 @@ use std::net::TcpListener;
 use std::sync::atomic::AtomicBool;
 use std::thread::{JoinHandle, spawn};
 
+const GETS: Load = Load { kind: Kind::Get, rate: None, value: 1, expires_s: 0 };
+
 /// What a server does after so many requests of its only connection.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
@@ -39,10 +41,10 @@ fn server(after: u64, then: Then) -> (SocketAddr, JoinHandle<()>) {
 
 fn served(address: SocketAddr, fps: u64, lasts: Duration) -> Served {
     let clock = Clock::calibrate().unwrap();
-    let stop = AtomicBool::new(false);
+    let (stop, recorder) = (AtomicBool::new(false), Recorder::default());
     let rate = Rate::per_second(fps);
-    let observation = Observation { clock: &clock, lasts, stop: &stop, progress: &mut |_, _| {} };
-    load(observation, address, Load { kind: Kind::Get, rate, value: 1 }).unwrap()
+    let observation = Observation { clock: &clock, lasts, stop: &stop, recorder: &recorder };
+    load(observation, address, Load { rate, ..GETS }).unwrap()
 }
 
 fn assert_adds_up(served: &Served) {
@@ -97,8 +99,8 @@ fn a_server_that_stops_answering_is_not_waited_for_for_ever() {
 fn nobody_there_is_an_error() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let clock = Clock::calibrate().unwrap();
-    let stop = AtomicBool::new(false);
-    let observation = Observation { clock: &clock, lasts: RESIDUAL, stop: &stop, progress: &mut |_, _| {} };
-    assert!(load(observation, free, Load { kind: Kind::Get, rate: None, value: 1 }).is_err());
-    assert!(fill(&clock, free, 1).is_err());
+    let (stop, recorder) = (AtomicBool::new(false), Recorder::default());
+    let observation = Observation { clock: &clock, lasts: RESIDUAL, stop: &stop, recorder: &recorder };
+    assert!(load(observation, free, GETS).is_err());
+    assert!(fill(&clock, free, GETS).is_err());
 }

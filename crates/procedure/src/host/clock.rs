@@ -7,6 +7,11 @@ pub(super) fn tsc(host: &Host) -> Advice {
     let about = about("time stamp counter", "Intel SDM vol. 3 §18.17 (invariant TSC); paper 002 §2.2");
     let flags = ["constant_tsc", "nonstop_tsc"].map(|flag| format!("cpu.flags.{flag}"));
     let evidence = flags.iter().filter_map(|key| host.quote(key));
+    if let Some(why) = host.facts.get("measured.clock").and_then(|value| value.strip_prefix("n/a: ")) {
+        let mend = "look for `tsc` in the kernel's log; measure on another host";
+        let evidence = ["measured.clock", "clocksource.available"].into_iter().filter_map(|key| host.quote(key));
+        return about.costs(Weight::Grave, why, evidence, mend);
+    }
     if flags.iter().all(|key| host.get(key) == Some("yes")) {
         return about.fine("it counts at one rate in every state of the processor", evidence);
     }

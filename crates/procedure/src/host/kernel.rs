@@ -4,25 +4,34 @@ use super::{Host, about, number};
 use usect_core::advice::{Advice, Weight};
 
 /// Options for finding faults of the kernel's.
-const DEBUGGING: [&str; 5] = ["KASAN", "PROVE_LOCKING", "DEBUG_PREEMPT", "PREEMPT_TRACER", "IRQSOFF_TRACER"];
+const DEBUGGING: [&str; 2] = ["KASAN", "PROVE_LOCKING"];
+/// Those that cost less, or something only where they are used.
+const TRACING: [&str; 3] = ["DEBUG_PREEMPT", "PREEMPT_TRACER", "IRQSOFF_TRACER"];
 
 pub(super) fn build(host: &Host) -> Advice {
     let about = about("kernel build", "kernel: dev-tools");
     if host.get("kernel.hz").is_none() {
         return about.unknown(host.missing("kernel.hz"));
     }
-    let keys = DEBUGGING.map(|name| format!("kernel.config.{name}"));
-    let set: Vec<String> =
-        keys.iter().filter(|key| host.get(key) == Some("y")).filter_map(|key| host.quote(key)).collect();
-    if set.is_empty() {
-        return about.fine("no checks of its own that cost time", host.quote("kernel.preemption"));
+    let set = |names: &[&str]| -> Vec<String> {
+        let keys = names.iter().map(|name| format!("kernel.config.{name}"));
+        keys.filter(|key| host.get(key) == Some("y")).filter_map(|key| host.quote(&key)).collect()
+    };
+    let (checked, traced) = (set(&DEBUGGING), set(&TRACING));
+    let mend = "boot the distribution's usual kernel";
+    match (checked.is_empty(), traced.is_empty()) {
+        (false, _) => about.costs(
+            Weight::Grave,
+            "it checks itself: every path of the kernel is many times as long",
+            checked,
+            mend,
+        ),
+        (true, false) => {
+            let finding = "it has hooks for finding its own faults where interrupts and preemption go off and on";
+            about.costs(Weight::Slight, finding, traced, mend)
+        }
+        (true, true) => about.fine("no checks of its own that cost time", host.quote("kernel.preemption")),
     }
-    about.costs(
-        Weight::Grave,
-        "it checks itself: every path of the kernel is many times as long",
-        set,
-        "boot the distribution's usual kernel",
-    )
 }
 
 pub(super) fn audit(host: &Host) -> Advice {
@@ -98,6 +107,9 @@ pub(super) fn bpf(host: &Host) -> Advice {
     let about = about("eBPF", "kernel: admin-guide/sysctl/net (bpf_jit_enable)");
     let keys = ["sysctl.net.core.bpf_jit_enable", "sysctl.net.core.bpf_jit_harden", "sysctl.kernel.bpf_stats_enabled"];
     let evidence = keys.into_iter().filter_map(|key| host.quote(key));
+    if host.get(keys[0]).is_none() {
+        return about.unknown(host.missing(keys[0]));
+    }
     if host.get(keys[0]) == Some("0") {
         let finding = "programs are interpreted: clients xdp and kernel, and every tap, are many times slower";
         return about.costs(Weight::Serious, finding, evidence, "sysctl net.core.bpf_jit_enable=1");

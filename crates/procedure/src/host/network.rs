@@ -133,7 +133,7 @@ pub(super) fn energy(host: &Host, interface: &str) -> Advice {
     let about = of("energy-efficient Ethernet", interface, "IEEE 802.3az; ethtool(8)");
     let key = key(interface, "eee");
     match host.get(&key) {
-        Some(state) if state.starts_with("enabled") => {
+        Some(state) if state.starts_with("enabled") && !state.ends_with("inactive") => {
             let mend = format!("ethtool --set-eee {} eee off", plain(interface));
             about.costs(Weight::Serious, "an idle link sleeps, and takes microseconds to wake", host.quote(&key), mend)
         }

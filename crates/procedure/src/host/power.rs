@@ -78,7 +78,7 @@ pub(super) fn idle_states(host: &Host) -> Advice {
 pub(super) fn aspm(host: &Host) -> Advice {
     let about = about("PCIe power saving (ASPM)", "paper 000 §4.2");
     let Some(policy) = host.get("pci.aspm.policy") else { return about.unknown(host.missing("pci.aspm.policy")) };
-    let links = host.get("pci.aspm.links").unwrap_or("none");
+    let Some(links) = host.get("pci.aspm.links") else { return about.unknown(host.missing("pci.aspm.links")) };
     let evidence = ["pci.aspm.policy", "pci.aspm.links"].into_iter().filter_map(|key| host.quote(key));
     if policy == "performance" || links == "none" {
         return about.fine(format!("policy {policy}, no link saves power"), evidence);

@@ -114,6 +114,9 @@ pub(super) fn tick(host: &Host) -> Advice {
         .filter_map(|key| host.quote(key))
         .chain(quoted(host, &rates))
         .collect();
+    if rates.is_empty() {
+        return about.unknown("the kernel counts no LOC interrupts (some hypervisors have timers of their own)");
+    }
     let most = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     if most < TICKS {
         return about.fine("it is off while one thread runs", evidence);
