@@ -5,10 +5,10 @@ mod paths;
 mod served;
 
 use crate::args::Dissect;
-use crate::session::{INTERRUPTED, alone, now_in_words, stop_on_signal};
-use crate::{complain, say};
+use crate::session::{INTERRUPTED, UNFINISHED, alone, now_in_words, stop_on_signal};
+use crate::{complain, progress, say};
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use usect_report::store;
 use usect_rig::Rig;
 
 /// The experiments, by the paper's numbers, and who does them: each makes its rows, or says why there are none.
-const EXPERIMENTS: [(&str, Experiment); 13] = [
+const EXPERIMENTS: [(&str, Experiment); 14] = [
     ("1a", itself::cold_start),
     ("1b", itself::kernel),
     ("1c", itself::user_space),
@@ -41,9 +41,9 @@ const EXPERIMENTS: [(&str, Experiment); 13] = [
     ("6b", served::memcached),
     ("7", paths::card),
     ("8", paths::switch),
+    // None of the paper's table.
+    ("cable", paths::cable),
 ];
-/// The last of them, which is none of the paper's table.
-const CABLE: (&str, Experiment) = ("cable", paths::cable);
 
 type Experiment = fn(&mut Bench) -> Result<Vec<Row>>;
 
@@ -126,17 +126,17 @@ pub(crate) fn echo(core: usize) -> Result<ExitCode> {
 
 /// The experiments that were named, in order; `2` names 2a and 2b.
 fn wanted(only: &[String]) -> Result<Vec<(&'static str, Experiment)>> {
-    let all: Vec<(&'static str, Experiment)> = EXPERIMENTS.into_iter().chain([CABLE]).collect();
     let named = |number: &str, name: &str| {
         number.strip_prefix(name).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
     };
     if let Some(unknown) =
-        only.iter().find(|name| name.is_empty() || !all.iter().any(|(number, _)| named(number, name)))
+        only.iter().find(|name| name.is_empty() || !EXPERIMENTS.iter().any(|(number, _)| named(number, name)))
     {
-        let known: Vec<&str> = all.iter().map(|(number, _)| *number).collect();
+        let known: Vec<&str> = EXPERIMENTS.iter().map(|(number, _)| *number).collect();
         bail!("there is no experiment {unknown:?}: there are {}", known.join(", "));
     }
-    Ok(all.into_iter().filter(|(number, _)| only.is_empty() || only.iter().any(|name| named(number, name))).collect())
+    let asked = |number: &str| only.is_empty() || only.iter().any(|name| named(number, name));
+    Ok(EXPERIMENTS.into_iter().filter(|(number, _)| asked(number)).collect())
 }
 
 /// The head of the run. Its scenario is that of experiments 4 and 5.
@@ -152,7 +152,7 @@ fn header(args: &Dissect, id: &str, stop: &Arc<AtomicBool>) -> Result<Header> {
         procedure: "dissect".into(),
         created: now_in_words(),
         quick: args.quick,
-        partial: Some("not finished: it is still running, or was killed".into()),
+        partial: Some(UNFINISHED.into()),
         protocol: Protocol { warmup_s: 0.0, duration_s: lasts(args).as_secs_f64(), runs: 1 },
         scenario,
         environment: rig.environment(),
@@ -174,14 +174,6 @@ fn lasts(args: &Dissect) -> Duration {
 impl Bench<'_> {
     fn new<'a>(args: &'a Dissect, header: &Header, stop: Arc<AtomicBool>) -> Result<Bench<'a>> {
         let hypervisor = header.environment.get("host.hypervisor").filter(|name| *name != "none");
-        let target = if std::io::stderr().is_terminal() {
-            ProgressDrawTarget::stderr_with_hz(2)
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        let bar = ProgressBar::with_draw_target(Some(1000), target);
-        let style = ProgressStyle::with_template("{prefix:.bold} [{bar:32}] {msg}").expect("constant template");
-        bar.set_style(style.progress_chars("=> "));
         Ok(Bench {
             args,
             clock: Clock::calibrate()?,
@@ -189,7 +181,7 @@ impl Bench<'_> {
             stop,
             cores: audit::online_cores(),
             hypervisor: hypervisor.map(str::to_owned),
-            bar,
+            bar: progress::bar(!std::io::stderr().is_terminal()),
         })
     }
 
@@ -240,7 +232,6 @@ impl Bench<'_> {
             (None, Some(median)) => format!("median {median:.0} ns"),
             (None, None) => row.account.clone().unwrap_or_default(),
         };
-        let line = format!("{}: {}: {became}", row.experiment, row.name);
-        self.bar.suspend(|| complain(line));
+        self.bar.suspend(|| complain(format_args!("{}: {became}", row.label())));
     }
 }

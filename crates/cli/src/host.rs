@@ -34,13 +34,9 @@ fn check(args: &Check) -> Result<ExitCode> {
         bail!("there is no core {core} for usect, only {online:?}");
     }
     let cores = if args.cores.is_empty() { &online } else { &args.cores };
-    let link = |name: &String| {
-        let (interface, netns) = name.split_once('@').map_or((name.as_str(), None), |(i, n)| (i, Some(n)));
-        usect_lab::link(netns, interface)
-    };
     let links: Vec<usect_lab::Link> = match &args.interfaces[..] {
         [] => usect_lab::cards()?,
-        named => named.iter().map(link).collect::<Result<_, _>>()?,
+        named => named.iter().map(|name| usect_lab::named(name)).collect::<Result<_, _>>()?,
     };
     let facts = usect_rig::host::watch(cores, &links);
     let place = |link: &usect_lab::Link| format!("{}.{}", link.netns.as_deref().unwrap_or("host"), link.interface);
@@ -88,10 +84,15 @@ fn tune(args: &Tune) -> Result<ExitCode> {
     let child = Command::new(&args.command[0]).args(&args.command[1..]).spawn();
     let child = child.with_context(|| format!("`{}` can't be started", args.command[0]))?;
     let ended = wait(child, signals);
+    put_back(tuned);
+    ended
+}
+
+/// Puts settings back, and says what can't be.
+pub(crate) fn put_back(tuned: Tuned) {
     for sentence in tuned.restore() {
         complain(format_args!("usect: {sentence}; the next `usect host restore` tries again"));
     }
-    ended
 }
 
 /// Waits for the command, and hands signals on to it: all but those of the terminal, which it gets itself.

@@ -6,6 +6,16 @@ use usect_core::trial::{Trial, TrialResult};
 use usect_procedure::Outlook;
 use usect_rig::Progress;
 
+/// A bar of 1,000 steps; not to be seen where lines are plain.
+pub(crate) fn bar(plain: bool) -> ProgressBar {
+    // Drawing costs time on a core that measures: twice a second is enough to be believed.
+    let target = if plain { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(2) };
+    let bar = ProgressBar::with_draw_target(Some(1000), target);
+    let style = ProgressStyle::with_template("{prefix:.bold} [{bar:32}] {msg}").expect("constant template");
+    bar.set_style(style.progress_chars("=> "));
+    bar
+}
+
 /// One bar: the trial within the whole.
 pub(crate) struct Bars {
     bar: ProgressBar,
@@ -15,12 +25,7 @@ pub(crate) struct Bars {
 
 impl Bars {
     pub(crate) fn new(trials: Option<usize>, plain: bool) -> Bars {
-        // Drawing costs time on a core that measures: twice a second is enough to be believed.
-        let target = if plain { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(2) };
-        let bar = ProgressBar::with_draw_target(Some(1000), target);
-        let style = ProgressStyle::with_template("{prefix:.bold} [{bar:32}] {msg}").expect("constant template");
-        bar.set_style(style.progress_chars("=> "));
-        Bars { bar, trials, plain }
+        Bars { bar: bar(plain), trials, plain }
     }
 
     /// The next trial, `done` before it.

@@ -107,10 +107,8 @@ impl Rigs {
         self.applied
     }
 
-    /// Puts the settings of the present profile back, and says what can't be.
+    /// Puts the settings of the present profile back.
     fn put_back(&mut self) {
-        for sentence in self.tuned.take().map_or(Vec::new(), Tuned::restore) {
-            crate::complain(format_args!("usect: {sentence}; the next `usect host restore` tries again"));
-        }
+        self.tuned.take().into_iter().for_each(host::put_back);
     }
 }

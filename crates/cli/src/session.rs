@@ -31,7 +31,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// Trials up to which the run is stored after each.
 const FEW_TRIALS: usize = 20;
 /// What a run says of itself while it is measured, and for ever if it is killed.
-const UNFINISHED: &str = "not finished: it is still running, or was killed";
+pub(crate) const UNFINISHED: &str = "not finished: it is still running, or was killed";
 /// How long the others may be lost when usect is killed.
 const SAVE_AGAIN: Duration = Duration::from_secs(10);
 

@@ -143,6 +143,11 @@ impl Row {
         Row { unavailable: Some(why.into()), ..self }
     }
 
+    /// Its experiment and name.
+    pub fn label(&self) -> String {
+        format!("{} {}", self.experiment, self.name)
+    }
+
     /// The row of the paper that it is to be seen beside.
     pub fn paper(&self) -> Option<&'static PaperRow> {
         PAPER.iter().find(|row| row.experiment == self.experiment)
@@ -150,7 +155,7 @@ impl Row {
 
     /// Its median, in nanoseconds.
     pub fn median_ns(&self) -> Option<f64> {
-        self.latency.as_ref()?.quantiles.first()?.value.map(|value| value.ns as f64)
+        self.latency.as_ref()?.median_ns()
     }
 }
 

@@ -79,6 +79,16 @@ impl Environment {
     }
 }
 
+/// A list of cores as the kernel writes it: `0-2,5`. Ranges that no host has are ignored.
+pub fn cpu_list(text: &str) -> Vec<usize> {
+    let number = |text: &str| text.trim().parse::<usize>().ok().filter(|n| *n < 1 << 16);
+    let range = |part: &str| match part.split_once('-') {
+        Some((from, to)) => Some(number(from)?..=number(to)?),
+        None => number(part).map(|n| n..=n),
+    };
+    text.split(',').filter_map(range).flatten().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +104,11 @@ mod tests {
         let found: Vec<&str> = a.differences(&b).iter().map(|d| d.key).collect();
         assert_eq!(found, ["cpu.0.governor", "kernel.release"]);
         assert!(Environment::is_reading("steal.cpu0") && !Environment::is_reading("cpu.0.governor"));
+    }
+
+    #[test]
+    fn lists_of_cores() {
+        assert_eq!(cpu_list("0-2,5,7-7\n"), [0, 1, 2, 5, 7]);
+        assert!(cpu_list("").is_empty() && cpu_list("(null)").is_empty() && cpu_list("3-1").is_empty());
     }
 }

@@ -33,4 +33,9 @@ impl Summary {
             quantiles: stats::estimates(histogram),
         }
     }
+
+    /// The median, in nanoseconds, where there are enough samples.
+    pub fn median_ns(&self) -> Option<f64> {
+        self.quantiles.first()?.value.map(|value| value.ns as f64)
+    }
 }

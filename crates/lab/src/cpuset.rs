@@ -6,12 +6,12 @@
 //! those cores, and we move into one of ours that isn't. Threads of the kernel stay where they are, and so do processes in groups that
 //! aren't reached: those of further groups in version 1, and of the root group in version 2.
 
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
+use crate::tune::confine;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use usect_core::environment::cpu_list;
 
 /// Where control groups are, and how they work there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,12 +165,8 @@ impl Pinned {
         {
             return;
         }
-        let mut set = CpuSet::new();
-        let cores = crate::audit::cpu_list(&self.cores);
-        if cores.iter().try_for_each(|core| set.set(*core)).is_ok() {
-            // It may end meanwhile, or be the kernel's.
-            let _ = sched_setaffinity(Pid::from_raw(self.thread as i32), &set);
-        }
+        // It may end meanwhile, or be the kernel's.
+        let _ = confine(self.thread, &cpu_list(&self.cores));
     }
 }
 

@@ -73,6 +73,14 @@ pub fn link(netns: Option<&str>, interface: &str) -> Result<Link, LabError> {
     resolved(netns, found)
 }
 
+/// Looks up what a user named: `INTERFACE[@NAMESPACE]`.
+///
+/// Errors: as [`link`].
+pub fn named(name: &str) -> Result<Link, LabError> {
+    let (interface, netns) = name.split_once('@').map_or((name, None), |(interface, netns)| (interface, Some(netns)));
+    link(netns, interface)
+}
+
 /// The interfaces of this namespace that are cards of the host's.
 pub fn cards() -> Result<Vec<Link>, LabError> {
     let links = shown(None)?;

@@ -1,5 +1,6 @@
 //! One setting of the host: what it is called, how it is read and written. Its value is a text, so that it can be written down.
 
+use crate::audit;
 use crate::auditing;
 use crate::cpuset;
 use crate::owner;
@@ -70,7 +71,7 @@ impl Setting {
                     None => fs::read_to_string(&path).map_err(|e| plain(&e))?,
                     Some(netns) => within_sysfs(netns, "cat \"$0\"", &path, "")?,
                 };
-                Ok(chosen(text.trim()).to_owned())
+                Ok(audit::chosen(text.trim()))
             }
             Setting::Coalescing { interface, parameter } => {
                 let text = run(None, "ethtool", &["-c", interface]).map_err(|e| e.reason())?;
@@ -137,21 +138,9 @@ fn plain(error: &std::io::Error) -> String {
     }
 }
 
-/// The word in brackets, as in `always [madvise] never`, or the whole.
-fn chosen(text: &str) -> &str {
-    let bracketed = || text.split_once('[')?.1.split_once(']').map(|(word, _)| word);
-    bracketed().unwrap_or(text)
-}
-
-/// A parameter in what `ethtool -c` prints: `rx-usecs: 3`, or `Adaptive RX: off  TX: off`.
+/// A parameter in what `ethtool -c` prints.
 fn coalescing(text: &str, parameter: &str) -> Option<String> {
-    let known = |value: &str| Some(value.trim().to_owned()).filter(|value| value != "n/a" && !value.is_empty());
-    if let Some(direction) = parameter.strip_prefix("adaptive-") {
-        let line = text.lines().find_map(|line| line.strip_prefix("Adaptive "))?;
-        let after = line.split_once(&format!("{}:", direction.to_uppercase()))?.1;
-        return known(after.split_whitespace().next()?);
-    }
-    text.lines().find_map(|line| known(line.strip_prefix(parameter)?.strip_prefix(':')?))
+    audit::coalescing(text).into_iter().find_map(|(key, value)| (key == parameter).then_some(value))
 }
 
 #[cfg(test)]
@@ -205,7 +194,6 @@ mod tests {
         fn any_text_is_survived(text in "(Adaptive RX:|rx-usecs:|[a-z0-9 \n\t:\\[\\]])*") {
             coalescing(&text, "rx-usecs");
             coalescing(&text, "adaptive-rx");
-            chosen(&text);
         }
     }
 }

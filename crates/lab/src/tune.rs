@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use std::fs::{self, File, TryLockError};
 use std::io::Write;
 use std::path::Path;
+use usect_core::environment::cpu_list;
 use usect_core::profile::{Place, Profile, Wanted};
 
 /// How it is written down.
@@ -132,7 +133,7 @@ pub fn cores(profile: &Profile, scope: &Scope, online: &[usize]) -> Result<Vec<u
         return Err(format!("{interface} belongs to no node"));
     }
     let list = fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist")).unwrap_or_default();
-    let near = crate::audit::cpu_list(&list);
+    let near = cpu_list(&list);
     let chosen: Vec<usize> =
         online.iter().copied().filter(|core| near.contains(core) == (place == Place::Local)).collect();
     if chosen.is_empty() {
@@ -148,11 +149,16 @@ pub fn cores(profile: &Profile, scope: &Scope, online: &[usize]) -> Result<Vec<u
 ///
 /// Errors: the kernel refuses.
 pub fn run_on(cores: &[usize]) -> Result<(), LabError> {
-    let mut set = CpuSet::new();
-    let wanted = cores.iter().try_for_each(|core| set.set(*core));
-    wanted
-        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
+    const CALLING_THREAD: u32 = 0;
+    confine(CALLING_THREAD, cores)
         .map_err(|e| LabError::Failed { command: format!("sched_setaffinity {cores:?}"), why: e.desc().to_owned() })
+}
+
+/// Confines a thread to cores.
+pub(crate) fn confine(thread: u32, cores: &[usize]) -> nix::Result<()> {
+    let mut set = CpuSet::new();
+    cores.iter().try_for_each(|core| set.set(*core))?;
+    sched_setaffinity(Pid::from_raw(thread as i32), &set)
 }
 
 /// Sends a signal to a process that we started.

@@ -105,18 +105,6 @@ impl Host<'_> {
     }
 }
 
-/// A list of the kernel's, such as `0-3,8`.
-fn cpus(list: &str) -> Vec<usize> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.trim().parse::<usize>().ok()?..=last.trim().parse::<usize>().ok()?.min(MOST_CORES))
-    };
-    list.split(',').filter_map(range).flatten().collect()
-}
-
-/// More than the kernel can be built for.
-const MOST_CORES: usize = 1 << 13;
-
 /// The number that a value begins with: `133 us`, `0.40%`.
 fn number(value: &str) -> Option<f64> {
     let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());

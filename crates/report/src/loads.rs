@@ -98,7 +98,6 @@ impl Cell {
         };
         let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let positive = |latency: Repeated| latency.within(0.0, f64::INFINITY);
-        let median = |record: &Record| record.latency.quantiles.first()?.value.map(|value| value.ns as f64);
         Cell {
             size,
             fps: trials.first().map_or(0.0, |record| record.trial.traffic.rate.frames_per_second()),
@@ -106,7 +105,7 @@ impl Cell {
             lost: each(&|record| share(record.lost_on_path(), record.counts.sent)).map(|lost| lost.within(0.0, 1.0)),
             own_lost: each(&|record| share(record.counts.lost - record.lost_on_path(), record.counts.sent)),
             mean_ns: each(&|record| (record.latency.samples > 0).then_some(record.latency.mean_ns)).map(positive),
-            median_ns: each(&median).map(positive),
+            median_ns: each(&|record| record.latency.median_ns()).map(positive),
             offered: offered.len(),
             unoffered: short.len(),
             reached: short.iter().filter_map(|record| record.measured.pace).map(|pace| pace.achieved).reduce(f64::max),

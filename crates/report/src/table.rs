@@ -117,21 +117,19 @@ impl Page<'_> {
         let mut table = self.table(std::iter::once(String::new()).chain(dissect::HEADS.map(str::to_owned)), 1);
         for row in &dissection.rows {
             let Some(cells) = dissect::cells(row) else { continue };
-            table.add_row(named(&format!("{} {}", row.experiment, row.name), cells));
+            table.add_row(named(&row.label(), cells));
             if let Some(paper) = dissect::paper_cells(dissection, row) {
                 table.add_row(named("   paper", paper));
             }
         }
         let mut text = vec![[trimmed(&table), self.styled("2", &wrapped(dissect::READING))].join("\n")];
-        let accounts = dissection
-            .rows
-            .iter()
-            .filter_map(|row| Some(format!("{} {}: {}", row.experiment, row.name, row.account.as_ref()?)));
+        let accounts =
+            dissection.rows.iter().filter_map(|row| Some(format!("{}: {}", row.label(), row.account.as_ref()?)));
         text.push(accounts.collect::<Vec<_>>().join("\n"));
         let missing = dissection.rows.iter().filter_map(|row| Some((row, row.unavailable.as_ref()?)));
         let missing = missing.map(|(row, why)| {
             let what = if row.latency.is_some() { "not wholly measured" } else { "not measured" };
-            wrapped(&format!("{} {}: {what}: {}", row.experiment, row.name, plain(why)))
+            wrapped(&format!("{}: {what}: {}", row.label(), plain(why)))
         });
         text.push(missing.collect::<Vec<_>>().join("\n"));
         let request = [("a get of memcached", &dissection.shares)];

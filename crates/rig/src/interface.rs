@@ -5,18 +5,15 @@ use crate::engines::{Finding, Verdict};
 use crate::open::{LAB_DRIVER, lab_device};
 use crate::path::up_with;
 use usect_core::environment::Environment;
-use usect_lab::{Link, audit, link, receive_queues, within};
+use usect_lab::{Link, audit, named, receive_queues, within};
 use usect_port::card::{self, Before, Offer, Receives, Stamping};
 use usect_xdp::afxdp;
 use usect_xdp::features::{Features, features};
 
 /// Findings about `INTERFACE[@NAMESPACE]`.
 pub fn findings(name: &str) -> Result<Vec<Finding>, RigError> {
-    let (interface, netns) = match name.split_once('@') {
-        Some((interface, netns)) => (interface, Some(netns)),
-        None => (name, None),
-    };
-    let link = link(netns, interface)?;
+    let link = named(name)?;
+    let (interface, netns) = (link.interface.as_str(), link.netns.as_deref());
     let can = within(netns, || features(link.index))?
         .map_err(|e| RigError::Asked(format!("the driver of `{interface}` can't be asked for XDP: {e}")))?;
     let queues = receive_queues(&link)?;

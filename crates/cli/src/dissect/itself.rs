@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail};
 use std::process::Command;
 use usect_core::dissect::Row;
 use usect_core::histogram::Histogram;
+use usect_core::summary::Summary;
 use usect_parts::{cold, ipc, pci, tsc};
 
 /// What the image that has no operating system printed on this machine, or another.
@@ -109,7 +110,7 @@ pub(super) fn bus(bench: &mut Bench) -> Result<Vec<Row>> {
     );
     let call = "the same call beyond the end of the file, which reaches no device";
     let device_alone = |found: &pci::Reads| {
-        let median = |histogram: &Histogram| Row::of("", "", "").measured(histogram, 0.0).median_ns();
+        let median = |histogram: &Histogram| Summary::of(histogram).median_ns();
         let (with, without) = (median(&found.read)?, median(&found.call)?);
         Some(format!(
             "the device, and what the kernel does for it: {:.0} ns, the difference of the medians",

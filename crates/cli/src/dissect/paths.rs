@@ -9,6 +9,7 @@ use usect_core::measurement::Measurement;
 use usect_core::port_name::PortName;
 use usect_core::rate::RateSpec;
 use usect_core::scenario::{Case, ClientSpec, CoreSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec};
+use usect_core::summary::Summary;
 use usect_core::trial::{Traffic, Trial, TrialResult};
 use usect_rig::Rig;
 
@@ -182,8 +183,7 @@ pub(super) fn cable(bench: &mut Bench) -> Result<Vec<Row>> {
     let mut medians = Vec::new();
     for length_m in LENGTHS_M {
         let result = trial(bench, &scenario, Case { length_m: Some(length_m), ..Case::default() })?;
-        let median =
-            Row::of("", "", "").measured(&result.client.latency, 0.0).median_ns().context("too few frames came")?;
+        let median = Summary::of(&result.client.latency).median_ns().context("too few frames came")?;
         medians.push((length_m, median));
     }
     let slope = slope(&medians);

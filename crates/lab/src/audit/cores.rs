@@ -1,9 +1,9 @@
 //! The cores that a thread may be pinned to.
 
 use super::read;
-use super::text::cpu_list;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
+use usect_core::environment::cpu_list;
 
 /// The cores that this process may run on, ascending: those of its main thread, so ask before pinning
 /// that one.

@@ -1,8 +1,8 @@
 //! Cores: model, frequency, sleep, isolation, mitigations.
 
-use super::text::{cpu_list, value_of};
+use super::text::value_of;
 use super::{exists, names, read, set_from_files, set_or};
-use usect_core::environment::Environment;
+use usect_core::environment::{Environment, cpu_list};
 
 const ROOT: &str = "/sys/devices/system/cpu";
 

@@ -17,7 +17,7 @@ mod waited;
 pub use cores::online_cores;
 pub use devices::management_interrupts;
 pub use interface::interface;
-pub(crate) use text::cpu_list;
+pub(crate) use text::{chosen, coalescing};
 pub use times::CpuTimes;
 pub use waited::Waited;
 

@@ -4,17 +4,7 @@ use super::squeezed;
 use std::collections::BTreeMap;
 
 /// A key and its value.
-pub(super) type Pair = (String, String);
-
-/// `0-2,5` as numbers. Ranges that no host has are ignored.
-pub(crate) fn cpu_list(text: &str) -> Vec<usize> {
-    let number = |text: &str| text.trim().parse::<usize>().ok().filter(|n| *n < 1 << 16);
-    let range = |part: &str| match part.split_once('-') {
-        Some((from, to)) => Some(number(from)?..=number(to)?),
-        None => number(part).map(|n| n..=n),
-    };
-    text.split(',').filter_map(range).flatten().collect()
-}
+pub(crate) type Pair = (String, String);
 
 /// `Key: value` lines, one pair each; lines without a colon or a value are left out.
 pub(super) fn colon_pairs(text: &str) -> Vec<Pair> {
@@ -47,7 +37,7 @@ pub(super) fn current_settings(text: &str) -> Vec<Pair> {
 }
 
 /// `ethtool -c`, whose lines hold one value, or one for each direction: `Adaptive RX: off  TX: on`.
-pub(super) fn coalescing(text: &str) -> Vec<Pair> {
+pub(crate) fn coalescing(text: &str) -> Vec<Pair> {
     let settings = text.lines().skip_while(|line| line.starts_with("Coalesce parameters"));
     let split = |line: &str| match (line.split_once(" RX:"), line.split_once(" TX:")) {
         (Some((name, rx)), Some((_, tx))) => {
@@ -86,7 +76,7 @@ fn append(pairs: &mut [Pair], word: Option<&str>) {
 }
 
 /// The option between parentheses or brackets: `always [madvise] never` is `madvise`.
-pub(super) fn chosen(text: &str) -> String {
+pub(crate) fn chosen(text: &str) -> String {
     let between = |open, close| Some(text.split_once(open)?.1.split_once(close)?.0.to_owned());
     between('[', ']').or_else(|| between('(', ')')).unwrap_or_else(|| text.to_owned())
 }
@@ -161,12 +151,6 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_cores() {
-        assert_eq!(cpu_list("0-2,5,7-7\n"), [0, 1, 2, 5, 7]);
-        assert!(cpu_list("").is_empty() && cpu_list("(null)").is_empty() && cpu_list("3-1").is_empty());
-    }
-
-    #[test]
     fn ethtool_features() {
         let text = "Features for t0:\nrx-checksumming: on\ntx-checksumming: off\n\ttx-checksum-ipv4: off [fixed]\n";
         let expected = [("rx-checksumming", "on"), ("tx-checksumming", "off"), ("tx-checksum-ipv4", "off [fixed]")];
@@ -236,7 +220,7 @@ mod tests {
         #[test]
         fn any_text_is_survived(text in "([A-Za-z0-9 \t\n:=,()\\[\\]-]|RX:|TX:|CPU[0-9]|CONFIG_)*", wild in ".*") {
             for text in [text.as_str(), wild.as_str()] {
-                cpu_list(text);
+                usect_core::environment::cpu_list(text);
                 offloads(text);
                 current_settings(text);
                 coalescing(text);

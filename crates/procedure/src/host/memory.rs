@@ -1,13 +1,14 @@
 //! What the kernel does to memory while it is used.
 
-use super::{Host, about, cpus, number};
+use super::{Host, about, number};
 use usect_core::advice::{Advice, Weight};
+use usect_core::environment::cpu_list;
 
 pub(super) fn balancing(host: &Host) -> Advice {
     let about = about("NUMA balancing", "paper 000 §3.2");
     let evidence = ["sysctl.kernel.numa_balancing", "numa.nodes"].into_iter().filter_map(|key| host.quote(key));
     let on = host.get("sysctl.kernel.numa_balancing").is_some_and(|value| value != "0");
-    let several = host.get("numa.nodes").is_some_and(|nodes| cpus(nodes).len() > 1);
+    let several = host.get("numa.nodes").is_some_and(|nodes| cpu_list(nodes).len() > 1);
     match (on, several) {
         (false, _) => about.fine("off", evidence),
         (true, false) => about.fine("on, with one node to balance", evidence),

@@ -1,7 +1,8 @@
 //! What an interface does to a frame. `interface` is its name below `interface.` of the facts: `host.eth1`.
 
-use super::{About, Host, about, cpus, number};
+use super::{About, Host, about, number};
 use usect_core::advice::{Advice, Weight};
+use usect_core::environment::cpu_list;
 
 /// What is said about an interface.
 fn of(what: &str, interface: &str, source: &'static str) -> About {
@@ -87,7 +88,7 @@ pub(super) fn node(host: &Host, interface: &str) -> Advice {
     let Some(node) = host.get(&key).filter(|node| *node != "-1") else {
         return about.fine("it belongs to none", host.quote(&key));
     };
-    let near = cpus(host.get(&format!("numa.node{node}.cpus")).unwrap_or_default());
+    let near = cpu_list(host.get(&format!("numa.node{node}.cpus")).unwrap_or_default());
     let far: Vec<String> = host.cores.iter().filter(|core| !near.contains(core)).map(usize::to_string).collect();
     let evidence = [host.quote(&key), host.quote(&format!("numa.node{node}.cpus"))].into_iter().flatten();
     if far.is_empty() {
@@ -110,7 +111,7 @@ pub(super) fn affinity(host: &Host, interface: &str) -> Advice {
     let several = |facts: &str| {
         facts
             .split_once(", cores ")
-            .is_some_and(|(_, rest)| cpus(rest.split(", delivered").next().unwrap_or("")).len() > 1)
+            .is_some_and(|(_, rest)| cpu_list(rest.split(", delivered").next().unwrap_or("")).len() > 1)
     };
     let found: Vec<(&str, &str)> = host.below(&prefix).collect();
     let spread: Vec<String> = found

@@ -1,7 +1,8 @@
 //! What saves power, and wakes up late for it.
 
-use super::{Host, about, cpus, number};
+use super::{Host, about, number};
 use usect_core::advice::{Advice, Weight};
+use usect_core::environment::cpu_list;
 
 pub(super) fn governor(host: &Host) -> Advice {
     let about = about("frequency governor", "paper 000 §3.2 (P-states); paper 003 §4.2");
@@ -90,7 +91,7 @@ pub(super) fn aspm(host: &Host) -> Advice {
 pub(super) fn siblings(host: &Host) -> Advice {
     let about = about("SMT siblings", "paper 000 §3.1 (hyperthreading disabled)");
     let shared: Vec<(String, &str)> =
-        host.of_cores("siblings").into_iter().filter(|(_, list)| cpus(list).len() > 1).collect();
+        host.of_cores("siblings").into_iter().filter(|(_, list)| cpu_list(list).len() > 1).collect();
     if host.get("cpu.smt.active") != Some("1") && shared.is_empty() {
         return about.fine("no core is shared between threads", host.quote("cpu.smt.active"));
     }

@@ -1,7 +1,8 @@
 //! Who else gets a core.
 
-use super::{Host, about, cpus, number};
+use super::{Host, about, number};
 use usect_core::advice::{Advice, Weight};
+use usect_core::environment::cpu_list;
 
 const ISOLATE: &str = "usect host tune isolated -- COMMAND, or boot with isolcpus=CORES nohz_full=CORES rcu_nocbs=CORES irqaffinity=OTHERS";
 
@@ -79,7 +80,7 @@ pub(super) fn quota(host: &Host) -> Advice {
 
 /// Which of the cores a list of the kernel's lacks.
 fn outside(host: &Host, list: Option<&str>) -> Vec<usize> {
-    let listed = cpus(list.unwrap_or_default());
+    let listed = cpu_list(list.unwrap_or_default());
     host.cores.iter().copied().filter(|core| !listed.contains(core)).collect()
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use usect_core::environment::cpu_list;
 
 /// What an audit brings of a bare machine that somebody has tuned.
 const TUNED: &[(&str, &str)] = &[
@@ -168,8 +169,8 @@ fn the_worst_comes_first() {
 
 #[test]
 fn lists_of_cores() {
-    assert_eq!(cpus("0-2,5"), [0, 1, 2, 5]);
-    assert_eq!(cpus("none"), [0; 0]);
+    assert_eq!(cpu_list("0-2,5"), [0, 1, 2, 5]);
+    assert_eq!(cpu_list("none"), [0; 0]);
     assert_eq!((number("133 us"), number("0.40%"), number("us")), (Some(133.0), Some(0.4), None));
 }
 

@@ -79,17 +79,13 @@ impl Stack {
 fn drawn(letter: Option<char>, row: &Row) -> Option<Drawn> {
     let histogram = row.histogram.as_ref()?.histogram();
     let paper = row.paper().map(|paper| [paper.min_ns, paper.median_ns, paper.p999_ns, paper.tail_ns]);
-    Some(Drawn {
-        label: labelled(letter, &format!("{} {}", row.experiment, row.name)),
-        curve: Curve::of(&histogram),
-        paper,
-    })
+    Some(Drawn { label: labelled(letter, &row.label()), curve: Curve::of(&histogram), paper })
 }
 
 impl View {
     fn of(runs: &[StoredRun], each: &[(Option<char>, &Dissection)]) -> View {
         let rows = || each.iter().flat_map(|(letter, one)| one.rows.iter().map(move |row| (*letter, row)));
-        let name = |letter, row: &Row| labelled(letter, &format!("{} {}", row.experiment, row.name));
+        let name = |letter, row: &Row| labelled(letter, &row.label());
         let how = |(letter, row): (Option<char>, &Row)| {
             let account = row.account.clone().unwrap_or_default();
             let cells = [name(letter, row), row.how.clone(), account].map(Entry::text).into();
@@ -137,8 +133,7 @@ fn table(each: &[(Option<char>, &Dissection)]) -> Vec<Line> {
     let line = |letter: Option<char>, one: &Dissection, row: &Row| {
         let own = cells(row)?;
         let paper = paper_cells(one, row);
-        let name =
-            Entry { kind: "name", text: labelled(letter, &format!("{} {}", row.experiment, row.name)), small: None };
+        let name = Entry { kind: "name", text: labelled(letter, &row.label()), small: None };
         let name = if paper.is_some() { name.with("paper") } else { name };
         let beneath = |i: usize| paper.as_ref().map(|paper| paper[i].clone());
         let cells = own.into_iter().enumerate().map(|(i, text)| Entry { small: beneath(i), ..Entry::number(text) });
