@@ -75,6 +75,12 @@ pub(crate) fn run(args: &Dissect) -> Result<ExitCode> {
     if !(0.0..=1e6).contains(&args.nic_cable) {
         bail!("--nic-cable is a length in metres, from 0");
     }
+    let mut lengths = args.cables.clone();
+    lengths.sort_by(f64::total_cmp);
+    lengths.dedup();
+    if lengths.len() == 1 || lengths.iter().any(|length| !(0.0..=1e6).contains(length)) {
+        bail!("--cables are two or more different lengths in metres, from 0");
+    }
     let topology = args.topology.as_ref().map(|path| {
         let text = std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))?;
         Topology::parse(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))
@@ -102,6 +108,9 @@ pub(crate) fn run(args: &Dissect) -> Result<ExitCode> {
         folder.save(header.clone(), &Gathered::default())?;
     }
     bench.bar.finish_and_clear();
+    for network in topology.iter().flat_map(|topology| topology.left_out(&dissection)) {
+        complain(format_args!("network {network:?} is not drawn: a part on its way was to be measured, and was not"));
+    }
     header.partial = stop.load(Relaxed).then(|| "interrupted by the user".to_owned());
     if dissection.rows.is_empty() {
         complain("usect: interrupted before anything was measured");
@@ -218,6 +227,13 @@ impl Bench<'_> {
     /// The core that measures: the last, which the kernel uses least.
     fn core(&self) -> usize {
         self.cores.last().copied().unwrap_or(0)
+    }
+
+    /// The cores for what is measured against: the others, where there are any.
+    fn beside(&self) -> Vec<usize> {
+        let own = self.core();
+        let others: Vec<usize> = self.cores.iter().copied().filter(|core| *core != own).collect();
+        if others.is_empty() { vec![own] } else { others }
     }
 
     fn seconds(&self) -> f64 {

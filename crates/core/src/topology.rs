@@ -1,6 +1,6 @@
 //! Networks between two hosts, from a small file: what is on the way, and what each thing takes (paper 002 §3, Figures 5 and 6).
 
-use crate::dissect::{Dissection, Network, Share};
+use crate::dissect::{Dissection, Network, PAPER, Share};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -61,6 +61,12 @@ impl Topology {
                     "part {name:?} needs ns or ns_per_m, one of them; or measured, which names an experiment"
                 ));
             }
+            let known = |experiment: &String| PAPER.iter().any(|row| row.experiment == experiment);
+            if let Some(unknown) = part.measured.as_ref().filter(|experiment| !known(experiment)) {
+                return Err(format!(
+                    "part {name:?}: there is no experiment {unknown:?}; there are 1a to 8b, as `usect dissect --help` lists them"
+                ));
+            }
             if given.into_iter().flatten().any(|ns| !(0.0..=1e12).contains(&ns)) {
                 return Err(format!("part {name:?} can't take that long: times are in nanoseconds, from 0"));
             }
@@ -103,6 +109,15 @@ impl Topology {
             Some(Network { name: asked.name.clone(), shares })
         };
         self.networks.iter().filter_map(network).collect()
+    }
+
+    /// The names of those that are left out.
+    pub fn left_out(&self, dissection: &Dissection) -> impl Iterator<Item = &str> {
+        let drawn: Vec<String> = self.networks(dissection).into_iter().map(|network| network.name).collect();
+        self.networks
+            .iter()
+            .map(|asked| asked.name.as_str())
+            .filter(move |name| !drawn.iter().any(|known| known == name))
     }
 
     fn share(&self, name: &str, metres: Option<f64>, dissection: &Dissection) -> Option<Share> {
@@ -164,7 +179,9 @@ mod tests {
             matches!(shares[..], [("host", h), ("fiber", f), ("switch", 330.0)] if (h - 8_000.0).abs() < 20.0 && (f - 19.6).abs() < 1e-9)
         );
         assert_eq!(networks[0].shares[0].from, "measured, 4");
+        assert_eq!(topology.left_out(&measured()).count(), 0);
         assert!(topology.networks(&Dissection::default()).is_empty(), "the host was not measured");
+        assert!(topology.left_out(&Dissection::default()).eq(["same rack"]));
     }
 
     #[test]
@@ -172,6 +189,7 @@ mod tests {
         let refused = |from: &str, to: &str| Topology::parse(&TOPOLOGY.replace(from, to)).unwrap_err();
         assert!(refused("ns = 330", "ns = -1").contains("from 0"));
         assert!(refused("ns = 330", "").contains("needs ns or ns_per_m"));
+        assert!(refused("measured = \"4\"", "measured = \"44\"").contains("no experiment"));
         assert!(refused("\"switch\",", "\"hub\",").contains("no [part.hub]"));
         assert!(refused("\"switch\",", "{ part = \"switch\", metres = 1 },").contains("metre"));
         assert!(refused("metres = 2 }, \"switch\"", "metres = -2 }, \"switch\"").contains("that long"));

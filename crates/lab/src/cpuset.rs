@@ -176,16 +176,33 @@ fn allowed(thread: u32) -> Option<String> {
     status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(|list| list.trim().to_owned())
 }
 
+/// The entries of a folder whose names are numbers.
+fn numbers(folder: &str) -> Vec<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Processes but this one.
+fn processes() -> impl Iterator<Item = u32> {
+    let own = std::process::id();
+    numbers("/proc").into_iter().filter(move |pid| *pid != own)
+}
+
+/// The processes that were to run on these cores, and may run elsewhere all the same: those of groups that aren't reached.
+pub(crate) fn elsewhere(cores: &str) -> Vec<String> {
+    let cores = cpu_list(cores);
+    let may = |pid: &u32| allowed(*pid).is_some_and(|own| cpu_list(&own).iter().any(|core| !cores.contains(core)));
+    let name = |pid: u32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        Some(format!("{} ({pid}) is in a control group that isn't reached", name.trim()))
+    };
+    processes().filter(may).filter(|pid| !is_kernel(&pid.to_string())).filter_map(name).collect()
+}
+
 /// The threads of other processes that may not run everywhere.
 fn pinned() -> Vec<Pinned> {
     let everywhere = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default().trim().to_owned();
-    let numbers = |folder: &str| -> Vec<u32> {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-    };
-    let own = std::process::id();
-    let threads =
-        numbers("/proc").into_iter().filter(|pid| *pid != own).flat_map(|pid| numbers(&format!("/proc/{pid}/task")));
+    let threads = processes().flat_map(|pid| numbers(&format!("/proc/{pid}/task")));
     let of = |thread: u32| {
         let cores = allowed(thread).filter(|cores| *cores != everywhere)?;
         Some(Pinned { thread, started: crate::owner::start_of(thread)?, cores })

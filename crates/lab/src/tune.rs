@@ -1,7 +1,7 @@
 //! A profile of settings, in force for as long as it is held.
 
 use crate::change::{self, Change, Outcome};
-use crate::cpuset::Others;
+use crate::cpuset::{self, Others};
 use crate::error::LabError;
 use crate::setting::Setting;
 use crate::state::State;
@@ -189,7 +189,11 @@ impl Wish {
         let mut wanted = Wanted { part: part.into(), what, changed: 0, already: 0, refused: 0, reason: None };
         let own: Vec<Outcome> = match settings {
             Err(why) => vec![Outcome::Refused(why)],
-            Ok(settings) => outcomes.take(settings.len()).collect(),
+            Ok(settings) => {
+                let others = settings.iter().filter(|(setting, _)| matches!(setting, Setting::Others(_)));
+                let unreached: Vec<String> = others.flat_map(|(_, cores)| cpuset::elsewhere(cores)).collect();
+                outcomes.take(settings.len()).chain(unreached.into_iter().map(Outcome::Refused)).collect()
+            }
         };
         for outcome in own {
             match outcome {
@@ -296,13 +300,15 @@ fn power() -> Vec<Wish> {
 }
 
 /// Files of the kernel's own work, and what stops it.
-const QUIET: [(&str, &str, &str); 9] = [
+const QUIET: [(&str, &str, &str); 10] = [
     ("no NUMA balancing", "/proc/sys/kernel/numa_balancing", "0"),
     ("no transparent huge pages", "/sys/kernel/mm/transparent_hugepage/enabled", "never"),
     ("no gathering of huge pages", "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag", "0"),
     ("no merging of pages", "/sys/kernel/mm/ksm/run", "0"),
-    ("no watchdog", "/proc/sys/kernel/watchdog", "0"),
+    // Both before the switch for both, which would otherwise put back one that was off.
     ("no watchdog by NMI", "/proc/sys/kernel/nmi_watchdog", "0"),
+    ("no watchdog by thread", "/proc/sys/kernel/soft_watchdog", "0"),
+    ("no watchdog", "/proc/sys/kernel/watchdog", "0"),
     ("statistics of memory every 2 minutes", "/proc/sys/vm/stat_interval", "120"),
     ("no compaction of memory ahead", "/proc/sys/vm/compaction_proactiveness", "0"),
     ("timers stay where they are", "/proc/sys/kernel/timer_migration", "0"),

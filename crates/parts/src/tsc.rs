@@ -2,7 +2,9 @@
 //! interruption of a thread that does nothing else (paper 002 §2.2, experiments 1c and 1d).
 
 use crate::Observation;
+use crate::module::Module;
 use std::convert::Infallible;
+use std::io;
 use usect_core::histogram::Histogram;
 use usect_xdp::XdpError;
 use usect_xdp::gaps::Gaps;
@@ -26,6 +28,22 @@ pub fn gaps(observation: Observation<'_>) -> Histogram {
         Ok::<(), Infallible>(())
     });
     batch.unwrap_or_else(|never| match never {})
+}
+
+/// The same in the kernel with interrupts off, by a module of ours.
+///
+/// Errors: of the kernel.
+pub fn in_module(observation: Observation<'_>, mut module: Module) -> io::Result<Histogram> {
+    let rate = observation.clock.rate();
+    observation.observe(|recorder| {
+        let mut last = None;
+        for reading in module.read()? {
+            if let Some(last) = last.replace(reading) {
+                recorder.record(rate.ns(reading - last));
+            }
+        }
+        Ok(())
+    })
 }
 
 /// The same in the kernel, by an eBPF program, which reads `CLOCK_MONOTONIC` instead of the bare counter; and whether interrupts were

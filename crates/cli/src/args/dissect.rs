@@ -38,6 +38,9 @@ pub(crate) struct Dissect {
     /// What the image of cold/ printed over its serial line, on this machine.
     #[arg(long, value_name = "FILE")]
     pub(crate) cold_start: Option<PathBuf>,
+    /// Put no kernel module in for 1b, which marks the kernel as tainted until the next boot: approximate it by eBPF.
+    #[arg(long)]
+    pub(crate) no_module: bool,
     /// The PCI device that is read, such as 0000:01:00.0 [default: the first card].
     #[arg(long, value_name = "DEVICE")]
     pub(crate) pci: Option<String>,
@@ -56,6 +59,9 @@ pub(crate) struct Dissect {
     /// Metres of fiber between the two, whose propagation is taken out of the card's time.
     #[arg(long, value_name = "METRES", default_value_t = 0.0)]
     pub(crate) nic_cable: f64,
+    /// Lengths in metres of cables that are put between the two one after another, for what a metre takes; usect asks for each.
+    #[arg(long, value_name = "METRES", value_delimiter = ',', requires = "nic_tx")]
+    pub(crate) cables: Vec<f64>,
     /// The port that sends to a switch [default: a Linux bridge in a lab].
     #[arg(long, value_name = "PORT", requires = "switch_rx")]
     pub(crate) switch_tx: Option<PortName>,

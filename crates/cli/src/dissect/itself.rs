@@ -6,6 +6,7 @@ use std::process::Command;
 use usect_core::dissect::Row;
 use usect_core::histogram::Histogram;
 use usect_core::summary::Summary;
+use usect_parts::module::{self, Module};
 use usect_parts::{cold, ipc, pci, tsc};
 
 /// What the image that has no operating system printed on this machine, or another.
@@ -26,6 +27,25 @@ pub(super) fn cold_start(bench: &mut Bench) -> Result<Vec<Row>> {
 }
 
 pub(super) fn kernel(bench: &mut Bench) -> Result<Vec<Row>> {
+    let module = if bench.args.no_module { Err("--no-module forbids it".into()) } else { Module::load() };
+    match module {
+        Ok(module) => by_module(bench, module),
+        Err(why) => by_ebpf(bench, &why),
+    }
+}
+
+fn by_module(bench: &Bench, module: Module) -> Result<Vec<Row>> {
+    let how = format!(
+        "gaps between readings of the counter, by a module of ours; interrupts off for {} readings at a time",
+        module::READINGS
+    );
+    let found = bench.watched(bench.core(), |observation| tsc::in_module(observation, module))?;
+    let found = found.context("the kernel module")?;
+    Ok(vec![Row::of("1b", "TSC, kernel", how).spent(&found)])
+}
+
+/// What comes near it: the clock instead of the counter.
+fn by_ebpf(bench: &Bench, no_module: &str) -> Result<Vec<Row>> {
     let (found, uninterrupted) = bench.watched(bench.core(), tsc::in_kernel)??;
     let interrupts = if uninterrupted {
         "interrupts off for 1,024 readings at a time"
@@ -33,7 +53,8 @@ pub(super) fn kernel(bench: &mut Bench) -> Result<Vec<Row>> {
         "interrupts on: this kernel lets no eBPF program switch them off"
     };
     let how = format!(
-        "approximated by eBPF: gaps between readings of CLOCK_MONOTONIC, of which the counter is a part; {interrupts}"
+        "approximated by eBPF: gaps between readings of CLOCK_MONOTONIC, of which the counter is a part; {interrupts}; no \
+         kernel module, because {no_module}"
     );
     Ok(vec![Row::of("1b", "clock, in the kernel", how).spent(&found)])
 }

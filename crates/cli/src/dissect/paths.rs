@@ -1,7 +1,10 @@
 //! Experiments 4 to 8: hosts, cards, switches and cables, each a trial over a path.
 
-use super::Bench;
+use super::{Bench, SHOWN};
+use crate::complain;
 use anyhow::{Context, Result, bail};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
 use usect_core::buckets;
 use usect_core::dissect::Row;
 use usect_core::histogram::Histogram;
@@ -177,32 +180,77 @@ pub(super) fn switch(bench: &mut Bench) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What a metre takes, from several lengths.
+/// What a metre takes, from several lengths: of the user's cables, or of a delay line.
 pub(super) fn cable(bench: &mut Bench) -> Result<Vec<Row>> {
-    let scenario = scenario(CABLE)?;
-    let mut medians = Vec::new();
-    for length_m in LENGTHS_M {
-        let result = trial(bench, &scenario, Case { length_m: Some(length_m), ..Case::default() })?;
-        let median = Summary::of(&result.client.latency).median_ns().context("too few frames came")?;
-        medians.push((length_m, median));
-    }
-    let slope = slope(&medians);
-    let physics = scenario.dut.fiber().map_or(FIBER_NS_PER_M, |fiber| fiber.index / 0.299_792_458);
-    let how = format!(
-        "slope of the medians over {} lengths up to {} m; a delay line inside the process stands for the fiber",
-        LENGTHS_M.len(),
-        LENGTHS_M[LENGTHS_M.len() - 1]
+    let (name, stands, medians) = match (&bench.args.nic_tx, &bench.args.nic_rx, &bench.args.cables[..]) {
+        (Some(tx), Some(rx), lengths @ [_, ..]) => {
+            let (scenario, mut medians) = (between(tx, rx, 64)?, Vec::new());
+            for length_m in lengths {
+                plugged(bench, tx, rx, *length_m)?;
+                medians.push((*length_m, median(&trial(bench, &scenario, Case::default())?)?));
+            }
+            ("cables", format!("one way from {tx} to {rx}"), medians)
+        }
+        _ => {
+            let scenario = scenario(CABLE)?;
+            let of = |length_m| {
+                let case = Case { length_m: Some(length_m), ..Case::default() };
+                Ok((length_m, median(&trial(bench, &scenario, case)?)?))
+            };
+            let medians = LENGTHS_M.into_iter().map(of).collect::<Result<Vec<_>>>()?;
+            ("fiber", "a delay line inside the process stands for the fiber".to_owned(), medians)
+        }
+    };
+    let line = Line::through(&medians);
+    let lengths: Vec<String> = medians.iter().map(|(length, _)| length.to_string()).collect();
+    let how = format!("slope of the medians over lengths of {} m; {stands}", lengths.join(", "));
+    let error = line.slope_error.map_or(String::new(), |error| format!(" ± {error:.3} (standard error)"));
+    let account = format!(
+        "{:.3}{error} ns a metre (the paper: {FIBER_NS_PER_M}), and {:.0} ns without any",
+        line.slope, line.at_zero
     );
-    let row = Row::of("cable", "fiber", how);
-    Ok(vec![row.with_account(format!("{slope:.3} ns a metre (physics: {physics:.3}; the paper: {FIBER_NS_PER_M})"))])
+    Ok(vec![Row::of("cable", name, how).with_account(account)])
 }
 
-/// Of the line through points, by least squares.
-fn slope(points: &[(f64, f64)]) -> f64 {
-    let n = points.len() as f64;
-    let (x, y) = points.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 / n, y + point.1 / n));
-    let (above, below) = points.iter().fold((0.0, 0.0), |(a, b), p| (a + (p.0 - x) * (p.1 - y), b + (p.0 - x).powi(2)));
-    above / below
+fn median(result: &TrialResult) -> Result<f64> {
+    Summary::of(&result.client.latency).median_ns().context("too few frames came")
+}
+
+/// Waits until the user says that a cable is in.
+fn plugged(bench: &Bench, tx: &PortName, rx: &PortName, length_m: f64) -> Result<()> {
+    bench.bar.suspend(|| complain(format_args!("join {tx} and {rx} by {length_m} m of cable, then press Enter")));
+    let (tell, told) = mpsc::channel();
+    // A thread of its own: reading goes on after a signal.
+    std::thread::spawn(move || tell.send(std::io::stdin().read_line(&mut String::new())));
+    loop {
+        match told.recv_timeout(SHOWN) {
+            Ok(Ok(1..)) => return Ok(()),
+            Err(mpsc::RecvTimeoutError::Timeout) if !bench.stop.load(Relaxed) => {}
+            Err(mpsc::RecvTimeoutError::Timeout) => bail!("interrupted by the user"),
+            _ => bail!("nobody says that the cable of {length_m} m is in: standard input is at its end"),
+        }
+    }
+}
+
+/// The line through points, by least squares.
+struct Line {
+    slope: f64,
+    /// The slope's standard error, where there are more than two points.
+    slope_error: Option<f64>,
+    at_zero: f64,
+}
+
+impl Line {
+    fn through(points: &[(f64, f64)]) -> Line {
+        let n = points.len() as f64;
+        let (x, y) = points.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 / n, y + point.1 / n));
+        let spread: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+        let slope = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>() / spread;
+        let at_zero = y - slope * x;
+        let rest: f64 = points.iter().map(|point| (point.1 - at_zero - slope * point.0).powi(2)).sum();
+        let slope_error = (points.len() > 2).then(|| (rest / (n - 2.0) / spread).sqrt());
+        Line { slope, slope_error, at_zero }
+    }
 }
 
 /// Two ports of the user's, and nothing of ours between them.
@@ -260,7 +308,15 @@ mod tests {
 
     #[test]
     fn the_slope_of_a_line() {
-        assert!((slope(&[(0.0, 3.0), (1.0, 8.0), (2.0, 13.0)]) - 5.0).abs() < 1e-12);
+        let line = Line::through(&[(0.0, 3.0), (1.0, 8.0), (2.0, 13.0)]);
+        assert!((line.slope - 5.0).abs() < 1e-12 && (line.at_zero - 3.0).abs() < 1e-12);
+        assert!(line.slope_error.unwrap() < 1e-12);
+        // By hand: what is left is 1/6, -1/3, 1/6, and the lengths' spread is 2.
+        let line = Line::through(&[(0.0, 0.0), (1.0, 0.0), (2.0, 1.0)]);
+        assert!(
+            (line.slope - 0.5).abs() < 1e-12 && (line.slope_error.unwrap() - (1.0_f64 / 12.0).sqrt()).abs() < 1e-12
+        );
+        assert!(Line::through(&[(0.0, 3.0), (1.0, 8.0)]).slope_error.is_none());
     }
 
     #[test]

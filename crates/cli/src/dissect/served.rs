@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use usect_core::dissect::Row;
 use usect_core::rate::RateSpec;
 use usect_lab::server::Server;
+use usect_lab::tune::run_on;
 use usect_parts::memcached::{self, Account, Kind, Load, Served};
 
 /// Bytes of a value.
@@ -17,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) fn memcached(bench: &mut Bench) -> Result<Vec<Row>> {
     let (mut own, address) = match bench.args.memcached {
         Some(address) => (None, address),
-        None => start().map(|(server, address)| (Some(server), address))?,
+        None => start(&bench.beside()).map(|(server, address)| (Some(server), address))?,
     };
     let rate = bench.args.memcached_rate;
     if !matches!(rate, RateSpec::Frames(_)) {
@@ -52,8 +53,8 @@ pub(super) fn memcached(bench: &mut Bench) -> Result<Vec<Row>> {
 fn row(bench: &Bench, load: &Load, served: &Served) -> Row {
     // A server of the user's is none of what a request on this host is made up of.
     let (server, place) = match bench.args.memcached {
-        None => ("memcached".to_owned(), "the loopback of this host"),
-        Some(address) => (format!("memcached at {address}"), "the network"),
+        None => ("memcached".to_owned(), format!("the loopback of this host, memcached on {}", cores(&bench.beside()))),
+        Some(address) => (format!("memcached at {address}"), "the network".to_owned()),
     };
     let kind = load.kind;
     let (name, how) = match load.rate {
@@ -85,12 +86,23 @@ fn told(account: &Account) -> String {
     format!("{due} requests due, {answered} answered{rest}")
 }
 
-/// Starts one on a port that nobody else has, which only this host reaches.
-fn start() -> Result<(Server, SocketAddr)> {
+/// Cores in words.
+fn cores(cores: &[usize]) -> String {
+    let numbers: Vec<String> = cores.iter().map(usize::to_string).collect();
+    format!("core {}", numbers.join(", "))
+}
+
+/// Starts one on some cores and a port that nobody else has, which only this host reaches.
+fn start(cores: &[usize]) -> Result<(Server, SocketAddr)> {
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let port = address.port().to_string();
     let args = ["-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", "1", "-m", "64", "-u", "nobody"];
-    let mut server = Server::start("memcached", "memcached", &args)?;
+    // What a thread starts runs where the thread does.
+    let started = std::thread::scope(|scope| {
+        let start = || run_on(cores).and_then(|()| Server::start("memcached", "memcached", &args));
+        scope.spawn(start).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    let mut server = started?;
     let begun = Instant::now();
     while TcpStream::connect(address).is_err() {
         if let Some(status) = server.ended() {

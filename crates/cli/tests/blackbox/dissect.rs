@@ -134,6 +134,49 @@ fn a_killed_run_leaves_a_memcached_that_the_next_one_ends() {
 }
 
 #[test]
+fn ports_of_the_users_are_a_card_a_switch_and_cables() {
+    let Some(world) = world() else { return };
+    for args in [
+        &["link", "add", "near", "type", "veth", "peer", "name", "far"][..],
+        &["link", "set", "near", "up"],
+        &["link", "set", "far", "up"],
+    ] {
+        output("ip", args);
+    }
+    let between = [
+        "--nic-tx",
+        "packet:near",
+        "--nic-rx",
+        "packet:far",
+        "--switch-tx",
+        "packet:near",
+        "--switch-rx",
+        "packet:far",
+    ];
+    let asked = |only| [&["dissect", "--only", only, "--lasts", "300ms", "--cables", "1,10,3"][..], &between].concat();
+    let done = world.told(&asked("7,8,cable"), "\n\n\n");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stderr.contains("join packet:near and packet:far by 10 m of cable"), "{done:?}");
+    let (run, _) = world.newest_run();
+    for experiment in ["7", "8a", "8b"] {
+        let row = row(&run, experiment);
+        assert!(row.unavailable.is_none() && row.latency.as_ref().unwrap().samples > 1_000, "{row:?}");
+    }
+    let cable = row(&run, "cable");
+    assert!(
+        cable.how.contains("1, 10, 3 m") && cable.account.as_ref().unwrap().contains("standard error"),
+        "{cable:?}"
+    );
+    // Whoever doesn't say that it is in is not waited for.
+    let done = world.told(&asked("cable"), "\n");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let (run, _) = world.newest_run();
+    assert!(row(&run, "cable").unavailable.as_ref().unwrap().contains("the cable of 10 m"), "{run:?}");
+    output("ip", &["link", "del", "near"]);
+    world.assert_clean();
+}
+
+#[test]
 fn what_can_not_be_dissected_is_one_sentence() {
     let Some(world) = world() else { return };
     let broken =
@@ -143,6 +186,7 @@ fn what_can_not_be_dissected_is_one_sentence() {
         (&["dissect", "--only", ""], "no experiment"),
         (&["dissect", "--lasts", "soon"], "is not a time"),
         (&["dissect", "--nic-tx", "xdp:eth1"], "--nic-rx"),
+        (&["dissect", "--nic-tx", "xdp:a", "--nic-rx", "xdp:b", "--cables", "2,2"], "different lengths"),
         (&["dissect", "--memcached", "nowhere"], "nowhere"),
         (&["dissect", "--topology", "/none.toml"], "can't be read"),
         (&["dissect", "--topology", &broken], "from 0"),

@@ -270,6 +270,37 @@ fn the_image_without_an_operating_system_fills_row_1a() {
     assert!(why.contains("in the middle"), "{why}");
 }
 
+/// Row 1b, as it was measured with some more flags.
+fn in_the_kernel(world: &World, flags: &[&str]) -> usect_core::dissect::Row {
+    let asked = ["dissect", "--only", "1b", "--lasts", "1s", "--json"];
+    let run: Run = serde_json::from_str(&world.succeeds(&[&asked[..], flags].concat()).stdout).unwrap();
+    run.header.dissect.unwrap().rows.remove(0)
+}
+
+fn has_module() -> bool {
+    std::fs::read_to_string("/proc/modules").unwrap().contains("usect_tsc")
+}
+
+#[test]
+#[ignore = "in the guest of `make test-hw`"]
+fn a_module_of_ours_reads_the_counter_in_the_kernel() {
+    let world = World::new().expect("the guest has root");
+    let row = in_the_kernel(&world, &["--no-module"]);
+    assert!(row.how.contains("eBPF") && row.how.ends_with("because --no-module forbids it"), "{row:?}");
+
+    // The guest takes more than a minute to compile it.
+    let mut killed = world.start(&["dissect", "--only", "1b", "--lasts", "10min"]);
+    killed.until("the module is there", has_module);
+    killed.signal(Signal::SIGKILL);
+    killed.end();
+    assert!(has_module(), "nobody has taken it out yet");
+    let row = in_the_kernel(&world, &[]);
+    assert_eq!(row.name, "TSC, kernel", "{row:?}");
+    let latency = row.latency.unwrap();
+    assert!(latency.samples > 0 && latency.samples.is_multiple_of(1023), "{latency:?}");
+    assert!(!has_module(), "neither that one nor the next is left");
+}
+
 /// Control groups of version 2 with a process in one of them, and a card of the first namespace.
 struct Tuned {
     world: World,

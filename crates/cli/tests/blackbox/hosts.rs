@@ -1,12 +1,14 @@
 //! `usect host`: what a test changed on purpose is found, and what `tune` changes is put back, however it ends.
 
 use crate::world::{World, names, until};
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use usect_core::profile::Profile;
 use usect_testing::skip;
 
@@ -26,6 +28,7 @@ fn settings() -> BTreeMap<PathBuf, String> {
         "/proc/sys/kernel/numa_balancing",
         "/proc/sys/kernel/watchdog",
         "/proc/sys/kernel/nmi_watchdog",
+        "/proc/sys/kernel/soft_watchdog",
         "/proc/sys/kernel/watchdog_cpumask",
         "/proc/sys/kernel/timer_migration",
         "/proc/sys/vm/stat_interval",
@@ -164,6 +167,84 @@ fn every_setting_is_as_before_after_a_kill_and_the_next_start() {
     assert_eq!(confined(1), own, "the first process may run where it could");
     assert!(world.succeeds(&["host", "restore"]).stdout.contains("nothing"));
     kill(Pid::from_raw(sleep), Signal::SIGKILL).unwrap();
+    world.assert_clean();
+}
+
+#[test]
+fn what_can_not_be_put_back_is_told_and_put_back_later() {
+    const FILE: &str = "/proc/sys/vm/stat_interval";
+    let Some(world) = World::new() else { return };
+    let before = settings();
+    // Something else is in its place, which can't be written.
+    let cover = world.file("cover", "7\n");
+    let script = format!("mount --bind {cover} {FILE} && mount -o remount,ro,bind {FILE}");
+    let done = world.usect(&["host", "tune", "quiet", "--", "sh", "-c", &script]);
+    let refused = world.usect(&["host", "tune", "quiet", "--", "true"]);
+    assert!(Command::new("umount").arg(FILE).status().unwrap().success());
+    assert_eq!(changed(&before), [PathBuf::from(FILE)], "all but that one");
+    let said = format!("{FILE} can't be set to {} again", before[Path::new(FILE)].trim());
+    assert!(done.code == Some(0) && done.stderr.contains(&said), "{done:?}");
+    assert!(refused.code == Some(2) && refused.stderr.contains("`usect host restore` says why"), "{refused:?}");
+    assert!(world.succeeds(&["host", "restore"]).stdout.contains("put the host's settings back"));
+    assert_eq!(changed(&before), Vec::<PathBuf>::new());
+    world.assert_clean();
+}
+
+/// A process that does nothing, until this is dropped.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new() -> Sleeper {
+        Sleeper(Command::new("sleep").arg("600").spawn().unwrap())
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn who_has_cores_of_its_own_is_confined_and_has_them_again() {
+    let Some(world) = World::new() else { return };
+    let sleeper = Sleeper::new();
+    let mut second = CpuSet::new();
+    if second.set(1).and_then(|()| sched_setaffinity(Pid::from_raw(sleeper.pid() as i32), &second)).is_err() {
+        return skip("this host has one core");
+    }
+    let inside = world.path("inside");
+    let script = format!("grep Cpus_allowed_list: /proc/{}/status > {}", sleeper.pid(), inside.display());
+    world.succeeds(&["host", "tune", "isolated", "--", "sh", "-c", &script]);
+    assert_eq!(fs::read_to_string(inside).unwrap(), "Cpus_allowed_list:\t0\n");
+    assert_eq!(confined(sleeper.pid()), "1");
+    world.assert_clean();
+}
+
+#[test]
+fn who_is_not_reached_by_isolation_is_named() {
+    let Some(world) = World::new() else { return };
+    let root = Path::new("/sys/fs/cgroup/cpuset");
+    if !root.join("cpuset.cpus").exists() {
+        return skip("no control groups of version 1 that confine to cores");
+    }
+    let group = root.join("usect-test");
+    fs::create_dir(&group).unwrap();
+    for file in ["cpuset.cpus", "cpuset.mems"] {
+        fs::copy(root.join(file), group.join(file)).unwrap();
+    }
+    let sleeper = Sleeper::new();
+    fs::write(group.join("cgroup.procs"), sleeper.pid().to_string()).unwrap();
+    let done = world.usect(&["host", "tune", "isolated", "--", "true"]);
+    let said = format!("done, but not at one place: sleep ({}) is in a control group", sleeper.pid());
+    drop(sleeper);
+    fs::remove_dir(group).unwrap();
+    assert!(done.code == Some(0) && done.stderr.contains(&said), "{}", done.stderr);
     world.assert_clean();
 }
 

@@ -15,7 +15,7 @@ use usect_core::run::Run;
 use usect_testing::skip;
 
 /// No single call takes a tenth of this; whatever does hangs.
-const HANGS: Duration = Duration::from_secs(120);
+const HANGS: Duration = Duration::from_secs(300);
 
 /// Names of the eBPF programs that usect loads.
 const PROGRAMS: &[&str] = &["generate", "receive", "reflect", "tap", "to_socket", "forward", "gaps"];
@@ -83,9 +83,14 @@ impl World {
 
     /// Runs the binary to its end.
     pub(crate) fn usect(&self, args: &[&str]) -> Done {
+        self.told(args, "")
+    }
+
+    /// The same, with something to read.
+    pub(crate) fn told(&self, args: &[&str], input: &'static str) -> Done {
         let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_usect"));
         command.args(args).current_dir(self.directory.path()).env("USECT_STATE", self.path("state")).envs(unpacked());
-        done(command.timeout(HANGS).output().unwrap())
+        done(command.write_stdin(input).timeout(HANGS).output().unwrap())
     }
 
     /// The same, when it must succeed.
