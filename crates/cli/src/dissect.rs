@@ -5,7 +5,7 @@ mod paths;
 mod served;
 
 use crate::args::Dissect;
-use crate::session::{INTERRUPTED, UNFINISHED, alone, now_in_words, stop_on_signal};
+use crate::session::{self, INTERRUPTED, alone, stop_on_signal};
 use crate::{complain, progress, say};
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
@@ -18,7 +18,7 @@ use usect_core::buckets::Recorder;
 use usect_core::dissect::{Dissection, Row};
 use usect_core::gathered::Gathered;
 use usect_core::histogram::Histogram;
-use usect_core::run::{Header, SCHEMA};
+use usect_core::run::Header;
 use usect_core::scenario::{Protocol, Scenario};
 use usect_core::topology::Topology;
 use usect_lab::audit;
@@ -154,26 +154,8 @@ fn header(args: &Dissect, id: &str, stop: &Arc<AtomicBool>) -> Result<Header> {
     scenario.title = "Where has my time gone?".into();
     let plain = Scenario { dut: usect_core::scenario::DutSpec::Wire {}, ..paths::inside()? };
     let rig = Rig::new(&plain, stop.clone())?;
-    Ok(Header {
-        schema: SCHEMA.into(),
-        usect: env!("CARGO_PKG_VERSION").into(),
-        id: id.into(),
-        procedure: "dissect".into(),
-        created: now_in_words(),
-        quick: args.quick,
-        partial: Some(UNFINISHED.into()),
-        protocol: Protocol { warmup_s: 0.0, duration_s: lasts(args).as_secs_f64(), runs: 1 },
-        scenario,
-        environment: rig.environment(),
-        within_ns: None,
-        platform: rig.platform(),
-        calibrations: Vec::new(),
-        notes: Vec::new(),
-        profiles: Vec::new(),
-        rfc2544: None,
-        dissect: None,
-        resumed: Vec::new(),
-    })
+    let protocol = Protocol { warmup_s: 0.0, duration_s: lasts(args).as_secs_f64(), runs: 1 };
+    Ok(session::head("dissect", id, args.quick, protocol, &scenario, &rig))
 }
 
 fn lasts(args: &Dissect) -> Duration {

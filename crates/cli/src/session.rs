@@ -31,7 +31,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// Trials up to which the run is stored after each.
 const FEW_TRIALS: usize = 20;
 /// What a run says of itself while it is measured, and for ever if it is killed.
-pub(crate) const UNFINISHED: &str = "not finished: it is still running, or was killed";
+const UNFINISHED: &str = "not finished: it is still running, or was killed";
 /// How long the others may be lost when usect is killed.
 const SAVE_AGAIN: Duration = Duration::from_secs(10);
 
@@ -244,26 +244,8 @@ impl Session {
     }
 
     fn header(&self, folder: &RunFolder, rig: &Rig) -> Header {
-        Header {
-            schema: SCHEMA.into(),
-            usect: env!("CARGO_PKG_VERSION").into(),
-            id: folder.id().into(),
-            procedure: self.name.into(),
-            created: now_in_words(),
-            quick: self.quick,
-            partial: Some(UNFINISHED.into()),
-            protocol: self.protocol,
-            scenario: self.scenario.clone(),
-            environment: rig.environment(),
-            within_ns: self.within_ns,
-            platform: rig.platform(),
-            calibrations: Vec::new(),
-            notes: Vec::new(),
-            profiles: Vec::new(),
-            rfc2544: None,
-            dissect: None,
-            resumed: Vec::new(),
-        }
+        let head = head(self.name, folder.id(), self.quick, self.protocol, &self.scenario, rig);
+        Header { within_ns: self.within_ns, ..head }
     }
 
     /// A folder of its own, or that of the run that it goes on with.
@@ -384,6 +366,37 @@ struct Begun {
     folder: RunFolder,
     before: Option<Header>,
     gathered: Gathered,
+}
+
+/// The head of a run that begins: named, of a protocol and a scenario, on the host that a rig is on.
+pub(crate) fn head(
+    procedure: &str,
+    id: &str,
+    quick: bool,
+    protocol: Protocol,
+    scenario: &Scenario,
+    rig: &Rig,
+) -> Header {
+    Header {
+        schema: SCHEMA.into(),
+        usect: env!("CARGO_PKG_VERSION").into(),
+        id: id.into(),
+        procedure: procedure.into(),
+        created: now_in_words(),
+        quick,
+        partial: Some(UNFINISHED.into()),
+        protocol,
+        scenario: scenario.clone(),
+        environment: rig.environment(),
+        within_ns: None,
+        platform: rig.platform(),
+        calibrations: Vec::new(),
+        notes: Vec::new(),
+        profiles: Vec::new(),
+        rfc2544: None,
+        dissect: None,
+        resumed: Vec::new(),
+    }
 }
 
 pub(crate) fn now_in_words() -> String {
