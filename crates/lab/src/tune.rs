@@ -192,7 +192,14 @@ impl Wish {
             Ok(settings) => {
                 let others = settings.iter().filter(|(setting, _)| matches!(setting, Setting::Others(_)));
                 let unreached: Vec<String> = others.flat_map(|(_, cores)| cpuset::elsewhere(cores)).collect();
-                outcomes.take(settings.len()).chain(unreached.into_iter().map(Outcome::Refused)).collect()
+                // Of several, which one it was.
+                let placed = |((setting, _), outcome): (&(Setting, String), Outcome)| match outcome {
+                    Outcome::Refused(why) if settings.len() > 1 => Outcome::Refused(format!("{setting}: {why}")),
+                    other => other,
+                };
+                let unreached = unreached.into_iter().map(Outcome::Refused);
+                // In this order, zip takes no outcome too many.
+                settings.iter().zip(outcomes).map(placed).chain(unreached).collect()
             }
         };
         for outcome in own {

@@ -25,6 +25,8 @@ pub(crate) struct Plots<'a> {
 #[derive(Serialize)]
 struct ClientPlots<'a> {
     label: String,
+    /// Under which settings of the host, where those vary.
+    settings: Option<Settings>,
     color: usize,
     dash: &'static str,
     symbol: usize,
@@ -45,6 +47,14 @@ struct ClientPlots<'a> {
     trains: &'a [Seen],
     trials: Vec<TrialPlots<'a>>,
     stalls: Vec<Bar<'a>>,
+}
+
+/// A client under a profile.
+#[derive(Serialize)]
+struct Settings {
+    /// What else is the same for all profiles.
+    of: String,
+    profile: String,
 }
 
 /// The variance of a figure over batches of growing size.
@@ -109,6 +119,7 @@ impl<'a> ClientPlots<'a> {
         let optional = |h: &Option<Histogram>| h.as_ref().map(Distribution::of);
         ClientPlots {
             label: series.label(),
+            settings: series.profile().map(|(of, profile)| Settings { of, profile }),
             color: series.color,
             dash: series.dash(),
             symbol: series.symbol(),

@@ -2,7 +2,9 @@
 
 use crate::StoredRun;
 use usect_core::run::{ClientRecord, TrialRecord};
+use usect_core::scenario::Case;
 use usect_core::stall::CoreStalls;
+use usect_core::trial::Trial;
 
 /// Line styles, one per client (or per run, when several are laid over each other), so that no plot
 /// rests on colour alone. Dots are the truth's.
@@ -56,6 +58,14 @@ impl<'a> Series<'a> {
     /// The number of its symbol.
     pub(crate) fn symbol(&self) -> usize {
         self.dash % COLORS
+    }
+
+    /// Its name but for the profile, and the profile, where a run varies them.
+    pub(crate) fn profile(&self) -> Option<(String, String)> {
+        let trial = &self.trials().next()?.trial;
+        let profile = trial.case.profile?;
+        let rest = Trial { case: Case { profile: None, ..trial.case }, ..trial.clone() };
+        Some((labelled(self.letter, &rest.label()), profile.to_string()))
     }
 
     /// Its trials.

@@ -128,6 +128,30 @@
     draw("cdf", [...truths(below, [0, 1]), ...bodies], layout(latencyAxis(title, log, far, near), axis("share at most", { range: [-0.02, 1.02] })));
   };
 
+  // --- settings of the host ------------------------------------------------------------------------
+  const drawProfiles = () => {
+    const box = byId("profile-panels");
+    if (!box) return;
+    const all = data.clients.filter((c) => c.settings && useful(measured(c)));
+    const profiles = [...new Set(all.map((c) => c.settings.profile))];
+    const reach = all.flatMap((c) => [measured(c), truth(c)].filter(useful));
+    const [near, far] = [Math.max(1, 0.8 * Math.min(...reach.map((d) => d.ns[0]))), 1.15 * Math.max(1, ...reach.map((d) => d.ns.at(-1)))];
+    const lowest = Math.min(0.01, ...all.map((c) => 1 / measured(c).samples));
+    const panels = [...new Set(all.map((c) => c.settings.of))].map((of, n) => [of, `profile-panel-${n}`]);
+    // All of them before the first is drawn: a panel is as wide as the others leave it.
+    box.innerHTML = panels.map(([of, id]) => `<div><h3>${escape(of)}</h3><div class="plot" id="${id}"></div></div>`).join("");
+    panels.forEach(([of, id]) => {
+      const traces = all.filter((c) => c.settings.of === of).flatMap((c) => {
+        // There are no fewer clients than profiles: a profile has the style of the client at its place.
+        const { color, dash } = data.clients[profiles.indexOf(c.settings.profile)];
+        const styled = { ...c, label: c.settings.profile, color, dash };
+        const reference = truthLine(styled, above, [1, lowest]).map((trace) => ({ ...trace, showlegend: false }));
+        return [...reference, ...tailCurves(styled, measured(c), styled.label)];
+      });
+      draw(id, traces, layout(latencyAxis("latency, µs", true, far, near), tailAxis("share above", lowest)));
+    });
+  };
+
   // --- error per percentile ------------------------------------------------------------------------
   const LINEAR_NS = 100;
   const symlog = (v) => Math.sign(v) * (Math.abs(v) <= LINEAR_NS ? Math.abs(v) / LINEAR_NS : 1 + Math.log10(Math.abs(v) / LINEAR_NS));
@@ -399,11 +423,11 @@
   };
 
   // --- all of it -----------------------------------------------------------------------------------
-  const drawAll = () => [drawDistributions, drawSweep, drawDecay, drawTrains, drawStages, drawErrors, drawSpread, drawSeries, drawStalls, drawLateness].forEach((d) => d());
+  const drawAll = () => [drawDistributions, drawProfiles, drawSweep, drawDecay, drawTrains, drawStages, drawErrors, drawSpread, drawSeries, drawStalls, drawLateness].forEach((d) => d());
 
   controls.elements.truth.value = coincide() ? "band" : "each";
   if (!data.clients.some((c) => c.scheduled)) controls.querySelector("[name=from]").closest("fieldset").hidden = true;
-  controls.addEventListener("change", drawDistributions);
+  controls.addEventListener("change", () => { drawDistributions(); drawProfiles(); });
   byId("errors-clean").addEventListener("change", drawErrors);
   byId("stage-controls")?.addEventListener("change", drawStages);
   byId("stage-controls")?.addEventListener("submit", (event) => event.preventDefault());

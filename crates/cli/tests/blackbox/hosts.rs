@@ -299,7 +299,12 @@ fn profiles_are_compared_and_what_became_of_them_is_kept() {
     assert!(wanted.clone().all(|wanted| wanted.reason.is_some() == (wanted.refused > 0)));
     assert!(wanted.clone().any(|wanted| wanted.changed > 0));
     let page = fs::read_to_string(folder.join("report.html")).unwrap();
-    assert!(page.contains("Settings of the host"));
+    assert!(page.contains("Settings of the host") && page.contains("id=\"profile-panels\""));
+    // A panel of one client, with three lines.
+    for profile in ["default", "isolated", "isolated+quiet"] {
+        let settings = format!("\"settings\":{{\"of\":\"udp-polling\",\"profile\":\"{profile}\"}}");
+        assert!(page.contains(&settings), "{profile}");
+    }
     assert_eq!(changed(&before), Vec::<PathBuf>::new());
     let said = world.refuses(&["compare", &scenario, "--quick", "--profiles", "remote"]);
     assert!(said.contains("name it"), "{said}");
