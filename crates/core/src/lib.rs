@@ -11,6 +11,7 @@ pub mod capture;
 pub mod converge;
 pub mod dispersion;
 pub mod dissect;
+pub mod effects;
 pub mod environment;
 pub mod fiber;
 pub mod findings;
