@@ -21,6 +21,7 @@ pub mod gathered;
 pub mod histogram;
 mod inline;
 pub mod instant;
+pub mod matrix;
 pub mod measurement;
 pub mod monitor;
 pub mod pattern;

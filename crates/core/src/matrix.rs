@@ -1,0 +1,433 @@
+//! A matrix of settings of a network, and of the load on it (paper 004): every combination is a cell, in which the latency of a light
+//! flow beside the load, the load's throughput and what both cost are measured at once.
+
+mod load;
+
+pub use load::{Load, Transport};
+
+use crate::frame::FrameSize;
+use crate::rate::RateSpec;
+use crate::scenario::Protocol;
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// Most cells: each takes the seconds of a trial, several times.
+const MOST_CELLS: usize = 5_000;
+
+/// What is asked: a whole file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    /// One line for the reader of the report.
+    pub title: String,
+    /// Of the order in which cells are measured.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// How long each cell is measured, and how often.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// The same for `--quick`.
+    #[serde(default = "quick")]
+    pub quick: Protocol,
+    /// The light flow.
+    #[serde(default)]
+    pub probe: Probe,
+    /// What is tried in several ways.
+    pub vary: Factors,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn quick() -> Protocol {
+    Protocol { warmup_s: 1.0, duration_s: 4.0, runs: 2 }
+}
+
+/// The flow whose latency is measured beside the load, there and back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Probe {
+    /// How many leave, by usect.
+    pub rate: RateSpec,
+    /// Their size, with FCS.
+    pub frame_size: FrameSize,
+    /// Milliseconds between two echoes of `ping` (paper 004 §2.1: 200).
+    pub ping_ms: u32,
+}
+
+impl Default for Probe {
+    fn default() -> Probe {
+        Probe { rate: RateSpec::Frames(1_000), frame_size: FrameSize::MIN, ping_ms: 200 }
+    }
+}
+
+/// The factors, each with its levels; the first is what the others are seen against. A factor without levels isn't varied.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Factors {
+    /// What `ethtool -K` switches at both ends: `tso on gso on gro off`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub offloads: Vec<Words>,
+    /// The queueing discipline of both ends' interfaces, in the words of `tc qdisc replace dev … root`: `pfifo limit 1000`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queue: Vec<Words>,
+    /// The MTU of both ends, and of what is between them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mtu: Vec<u16>,
+    /// What `ethtool -C` sets at both ends: `rx-usecs 0`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub coalescing: Vec<Words>,
+    /// What stands between them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<Way>,
+    /// The load.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub load: Vec<Load>,
+    /// Which way the load goes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub direction: Vec<Direction>,
+}
+
+/// Words for a program, under a name for the reader.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Words {
+    /// They are their own name.
+    Plain(String),
+    /// With another one.
+    Named {
+        /// The name.
+        name: String,
+        /// The words.
+        is: String,
+    },
+}
+
+impl Words {
+    /// For the program.
+    pub fn words(&self) -> Vec<&str> {
+        let (Words::Plain(words) | Words::Named { is: words, .. }) = self;
+        words.split_whitespace().collect()
+    }
+}
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Words::Plain(name) | Words::Named { name, .. }) = self;
+        f.write_str(name)
+    }
+}
+
+/// What stands between the two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Way {
+    /// A cable.
+    Direct,
+    /// A Linux bridge.
+    Bridge,
+    /// Open vSwitch, as an OpenFlow switch.
+    Ovs,
+    /// A delay line that holds every frame for so many nanoseconds, either way.
+    Spool(u64),
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Way::Direct => f.write_str("direct"),
+            Way::Bridge => f.write_str("bridge"),
+            Way::Ovs => f.write_str("ovs"),
+            Way::Spool(ns) => write!(f, "spool {ns}ns"),
+        }
+    }
+}
+
+impl FromStr for Way {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Way, String> {
+        let spool = |rest: &str| rest.strip_suffix("ns")?.trim().parse().ok().filter(|ns| *ns <= 1_000_000_000);
+        match text {
+            "direct" => Ok(Way::Direct),
+            "bridge" => Ok(Way::Bridge),
+            "ovs" => Ok(Way::Ovs),
+            _ => text.strip_prefix("spool ").and_then(spool).map(Way::Spool).ok_or_else(|| {
+                format!(
+                    "there is no path {text:?}: use direct, bridge, ovs, or spool with nanoseconds (`spool 100000ns`)"
+                )
+            }),
+        }
+    }
+}
+
+impl TryFrom<String> for Way {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Way, String> {
+        text.parse()
+    }
+}
+
+impl From<Way> for String {
+    fn from(way: Way) -> String {
+        way.to_string()
+    }
+}
+
+/// Which way a load goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// From the first end to the second, as the probe's request does.
+    Forward,
+    /// The other way.
+    Back,
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Direction::Forward => "forward",
+            Direction::Back => "back",
+        })
+    }
+}
+
+/// A factor that is varied, by name, and its levels.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Factor {
+    /// Its name.
+    pub name: String,
+    /// Its levels' names.
+    pub levels: Vec<String>,
+}
+
+/// What holds in a cell; a factor that isn't varied leaves things as they are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings<'a> {
+    /// For `ethtool -K`.
+    pub offloads: Option<&'a Words>,
+    /// For `tc`.
+    pub queue: Option<&'a Words>,
+    /// The MTU.
+    pub mtu: Option<u16>,
+    /// For `ethtool -C`.
+    pub coalescing: Option<&'a Words>,
+    /// What stands between.
+    pub path: Way,
+    /// The load.
+    pub load: Load,
+    /// Which way it goes.
+    pub direction: Direction,
+}
+
+/// A trial: a cell, as a level of each factor that is varied, and which repetition of it, from 1.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// The levels' numbers, in the order of [`Matrix::factors`].
+    pub cell: Vec<usize>,
+    /// The repetition.
+    pub repetition: u32,
+}
+
+impl Matrix {
+    /// Reads and checks it.
+    ///
+    /// Errors: what is wrong with it, in a sentence.
+    pub fn parse(text: &str) -> Result<Matrix, String> {
+        let matrix: Matrix = toml::from_str(text).map_err(|e| e.message().replace('\n', "; "))?;
+        matrix.check()?;
+        Ok(matrix)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for protocol in [self.protocol, self.quick] {
+            let times = 0.0..=86_400.0;
+            if !times.contains(&protocol.warmup_s)
+                || !(0.1..=86_400.0).contains(&protocol.duration_s)
+                || protocol.runs == 0
+            {
+                return Err(
+                    "protocol and quick need a duration_s from 0.1, a warmup_s from 0, and at least one run".into()
+                );
+            }
+        }
+        if self.probe.ping_ms < 2 {
+            return Err("ping_ms is 2 or more: `ping` sends no faster".into());
+        }
+        let factors = self.factors();
+        if factors.is_empty() {
+            return Err("vary names no levels of any factor: name some of offloads, queue, mtu, coalescing, path, load, direction".into());
+        }
+        for factor in &factors {
+            let mut names = factor.levels.clone();
+            names.sort_unstable();
+            if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(format!("{} has {:?} twice: name each level once", factor.name, twice[0]));
+            }
+        }
+        for words in self.vary.offloads.iter().chain(&self.vary.coalescing) {
+            if words.words().is_empty() || !words.words().len().is_multiple_of(2) {
+                return Err(format!(
+                    "{words:?}: these are pairs of a name and a value, such as `gro off` or `rx-usecs 0`"
+                ));
+            }
+        }
+        if let Some(empty) = self.vary.queue.iter().find(|words| words.words().is_empty()) {
+            return Err(format!("{empty}: a queue needs at least a name, such as pfifo"));
+        }
+        if let Some(mtu) = self.vary.mtu.iter().find(|mtu| !(576..=9_000).contains(*mtu)) {
+            return Err(format!("an MTU of {mtu} is none: use 576 to 9000"));
+        }
+        let cells: usize = factors.iter().map(|factor| factor.levels.len()).product();
+        if cells > MOST_CELLS {
+            return Err(format!("it has {cells} cells, and {MOST_CELLS} are the most"));
+        }
+        Ok(())
+    }
+
+    /// The factors that are varied: those with levels, in this order.
+    pub fn factors(&self) -> Vec<Factor> {
+        fn named<T: fmt::Display>(name: &str, levels: &[T]) -> Factor {
+            Factor { name: name.into(), levels: levels.iter().map(T::to_string).collect() }
+        }
+        let vary = &self.vary;
+        let all = [
+            named("offloads", &vary.offloads),
+            named("queue", &vary.queue),
+            named("mtu", &vary.mtu),
+            named("coalescing", &vary.coalescing),
+            named("path", &vary.path),
+            named("load", &vary.load),
+            named("direction", &vary.direction),
+        ];
+        all.into_iter().filter(|factor| !factor.levels.is_empty()).collect()
+    }
+
+    /// What holds in a cell, whose levels are in the order of [`Matrix::factors`].
+    pub fn settings(&self, cell: &[usize]) -> Settings<'_> {
+        let mut levels = cell.iter().copied();
+        fn level<'a, T>(of: &'a [T], levels: &mut impl Iterator<Item = usize>) -> Option<&'a T> {
+            if of.is_empty() { None } else { levels.next().and_then(|level| of.get(level)) }
+        }
+        let (vary, levels) = (&self.vary, &mut levels);
+        Settings {
+            offloads: level(&vary.offloads, levels),
+            queue: level(&vary.queue, levels),
+            mtu: level(&vary.mtu, levels).copied(),
+            coalescing: level(&vary.coalescing, levels),
+            path: level(&vary.path, levels).copied().unwrap_or(Way::Direct),
+            load: level(&vary.load, levels).copied().unwrap_or(Load::None),
+            direction: level(&vary.direction, levels).copied().unwrap_or(Direction::Forward),
+        }
+    }
+
+    /// A cell in words: its levels' names.
+    pub fn label(&self, cell: &[usize]) -> String {
+        let name = |(factor, level): (Factor, &usize)| factor.levels.get(*level).cloned();
+        let names: Vec<String> = self.factors().into_iter().zip(cell).filter_map(name).collect();
+        names.join(", ")
+    }
+
+    /// Every trial in the order in which they are made: all cells once, shuffled, then all again in another order, so that a drift of
+    /// the host falls on all cells alike. The seed settles it.
+    pub fn order(&self, runs: u32) -> Vec<Turn> {
+        let mut random = Pcg64::seed_from_u64(self.seed);
+        let cells = self.cells();
+        let mut turns = Vec::new();
+        for repetition in 1..=runs {
+            let mut shuffled = cells.clone();
+            // Fisher and Yates; the modulo's bias is far below what an order could show.
+            for last in (1..shuffled.len()).rev() {
+                shuffled.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
+            }
+            turns.extend(shuffled.into_iter().map(|cell| Turn { cell, repetition }));
+        }
+        turns
+    }
+
+    /// Every combination.
+    pub fn cells(&self) -> Vec<Vec<usize>> {
+        let mut cells = vec![Vec::new()];
+        for factor in self.factors() {
+            let levels = 0..factor.levels.len();
+            cells = cells
+                .into_iter()
+                .flat_map(|cell| levels.clone().map(move |level| [&cell[..], &[level]].concat()))
+                .collect();
+        }
+        cells
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MATRIX: &str = r#"
+        title = "offloads and queues"
+        [probe]
+        rate = "2 kpps"
+        [vary]
+        offloads = [{ name = "all on", is = "tso on gso on gro on" }, "gro off"]
+        queue = ["pfifo limit 1000", "sfq", "fq_codel"]
+        path = ["direct", "ovs", "spool 100000ns"]
+        load = ["none", "tcp 4", "udp 500M"]
+    "#;
+
+    #[test]
+    fn every_combination_is_a_cell() {
+        let matrix = Matrix::parse(MATRIX).unwrap();
+        let names: Vec<String> = matrix.factors().into_iter().map(|factor| factor.name).collect();
+        assert_eq!(names, ["offloads", "queue", "path", "load"]);
+        assert_eq!(matrix.cells().len(), 2 * 3 * 3 * 3);
+        assert_eq!(matrix.label(&[0, 2, 2, 1]), "all on, fq_codel, spool 100000ns, tcp 4");
+        let settings = matrix.settings(&[0, 2, 2, 1]);
+        assert_eq!(settings.offloads.unwrap().words(), ["tso", "on", "gso", "on", "gro", "on"]);
+        assert_eq!((settings.mtu, settings.path, settings.direction), (None, Way::Spool(100_000), Direction::Forward));
+        assert_eq!(settings.load, Load::Flows { transport: Transport::Tcp, flows: 4 });
+    }
+
+    #[test]
+    fn each_repetition_has_every_cell_once_in_an_order_of_its_own() {
+        let matrix = Matrix::parse(MATRIX).unwrap();
+        let order = matrix.order(3);
+        assert_eq!(order, matrix.order(3), "the seed settles it");
+        let of =
+            |repetition| order.iter().filter(move |turn| turn.repetition == repetition).map(|turn| turn.cell.clone());
+        for repetition in 1..=3 {
+            let mut cells: Vec<Vec<usize>> = of(repetition).collect();
+            cells.sort_unstable();
+            assert_eq!(cells, matrix.cells());
+        }
+        assert!(!of(1).eq(of(2)) && !of(1).eq(matrix.cells()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let refused = |from: &str, to: &str| Matrix::parse(&MATRIX.replace(from, to)).unwrap_err();
+        assert!(refused("\"gro off\"", "\"gro\"").contains("pairs"));
+        assert!(refused("\"sfq\"", "\"fq_codel\"").contains("twice"));
+        assert!(refused("\"ovs\"", "\"wifi\"").contains("no path"));
+        assert!(refused("\"none\"", "\"sctp\"").contains("no load"));
+        assert!(refused("2 kpps", "fast").contains("rate"));
+        assert!(refused("[vary]", "[vary]\nmtu = [68]").contains("MTU of 68"));
+        assert!(refused("[vary]", "[vary]\ncolour = [1]").contains("colour"));
+        assert!(Matrix::parse("title = \"\"\n[vary]\n").unwrap_err().contains("no levels"));
+        let many: Vec<String> = (2000..2400).map(|n| format!("\"pfifo limit {n}\"")).collect();
+        assert!(refused("\"sfq\"", &many.join(", ")).contains("cells"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text in ".*", words in "(title|vary|load|\\[|\\]|=|\"tcp\"|\"|[0-9]|\n| )*") {
+            let _ = (Matrix::parse(&text), Matrix::parse(&words), text.parse::<Way>());
+        }
+    }
+}
