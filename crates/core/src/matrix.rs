@@ -2,8 +2,10 @@
 //! flow beside the load, the load's throughput and what both cost are measured at once.
 
 mod load;
+mod seen;
 
 pub use load::{Load, Transport};
+pub use seen::{Became, Distribution, Loaded, Measured, Pinged, Probed, Queue, Seen, Tried, Used};
 
 use crate::frame::FrameSize;
 use crate::rate::RateSpec;

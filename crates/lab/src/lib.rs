@@ -9,6 +9,7 @@
 pub mod audit;
 mod auditing;
 mod change;
+pub mod companion;
 mod cpuset;
 mod error;
 mod journal;
@@ -20,7 +21,7 @@ mod netns;
 mod owner;
 mod privilege;
 mod program;
-pub mod server;
+
 mod setting;
 pub mod settings;
 mod state;

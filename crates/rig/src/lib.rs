@@ -130,7 +130,7 @@ fn steer(spec: &SteerSpec, cores: &[usize]) -> Result<Steering, RigError> {
 pub fn recover() -> Result<Vec<String>, RigError> {
     let mut said = cards::recover()?;
     said.extend(usect_lab::steering::recover()?);
-    said.extend(usect_lab::server::recover()?);
+    said.extend(usect_lab::companion::recover()?);
     said.extend(usect_lab::tune::recover()?);
     said.extend(usect_lab::recover()?);
     Ok(said)

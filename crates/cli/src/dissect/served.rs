@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use usect_core::dissect::Row;
 use usect_core::rate::RateSpec;
-use usect_lab::server::Server;
+use usect_lab::companion::Companion;
 use usect_lab::tune::run_on;
 use usect_parts::memcached::{self, Account, Kind, Load, Served};
 
@@ -34,7 +34,7 @@ pub(super) fn memcached(bench: &mut Bench) -> Result<Vec<Row>> {
         let served = bench.watched(bench.core(), |observation| memcached::load(observation, address, load))?;
         let served = served.with_context(|| format!("memcached at {address}"))?;
         let row = row(bench, &load, &served);
-        let ended = own.as_mut().and_then(Server::ended);
+        let ended = own.as_mut().and_then(Companion::ended);
         let gone = match ended {
             Some(status) => Some(format!("memcached ended in the middle ({status})")),
             None => (served.account.disconnected > 0).then(|| "the connection was lost in the middle".to_owned()),
@@ -93,13 +93,13 @@ fn cores(cores: &[usize]) -> String {
 }
 
 /// Starts one on some cores and a port that nobody else has, which only this host reaches.
-fn start(cores: &[usize]) -> Result<(Server, SocketAddr)> {
+fn start(cores: &[usize]) -> Result<(Companion, SocketAddr)> {
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let port = address.port().to_string();
     let args = ["-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", "1", "-m", "64", "-u", "nobody"];
     // What a thread starts runs where the thread does.
     let started = std::thread::scope(|scope| {
-        let start = || run_on(cores).and_then(|()| Server::start("memcached", "memcached", &args));
+        let start = || run_on(cores).and_then(|()| Companion::start(None, "memcached", &args));
         scope.spawn(start).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     let mut server = started?;

@@ -41,7 +41,7 @@ fn memcached() -> Option<i32> {
     let marked = |path: &std::path::Path| {
         let environment = fs::read(path.join("environ")).unwrap_or_default();
         let comm = fs::read_to_string(path.join("comm")).unwrap_or_default();
-        comm.trim() == "memcached" && String::from_utf8_lossy(&environment).contains("USECT_SERVER=memcached.")
+        comm.trim() == "memcached" && String::from_utf8_lossy(&environment).contains("USECT_COMPANION=memcached.")
     };
     all.filter(|entry| marked(&entry.path())).find_map(|entry| entry.file_name().to_str()?.parse().ok())
 }

@@ -12,6 +12,9 @@ const COLUMNS: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "
 /// Columns that are told: who else used the core, and how much of it nobody did.
 const TOLD: [(&str, usize); 5] = [("system", 2), ("idle", 3), ("irq", 5), ("softirq", 6), ("steal", 7)];
 
+/// Columns in which a core works.
+const BUSY: [usize; 5] = [0, 1, 2, 5, 6];
+
 /// A reading of `/proc/stat`, `/proc/interrupts` and `/proc/softirqs`.
 #[derive(Debug, Clone)]
 pub struct CpuTimes {
@@ -52,6 +55,12 @@ impl CpuTimes {
         rates(&mut facts, "softirqs", &self.softirqs, &earlier.softirqs, seconds);
         facts
     }
+
+    /// What share of its time each core worked since an earlier reading: was neither idle, nor waiting for a disk, nor taken away by
+    /// the hypervisor. None of cores for which less than a tick has passed.
+    pub fn busy_since(&self, earlier: &CpuTimes) -> Vec<(usize, f64)> {
+        self.stat.busy_since(&earlier.stat)
+    }
 }
 
 impl Stat {
@@ -68,6 +77,17 @@ impl Stat {
             }
         }
         stat
+    }
+
+    fn busy_since(&self, earlier: &Stat) -> Vec<(usize, f64)> {
+        let share = |(core, now): (&usize, &[u64; COLUMNS.len()])| {
+            let then = earlier.cores.get(core)?;
+            let spent: Vec<u64> = now.iter().zip(then).map(|(now, then)| now.saturating_sub(*then)).collect();
+            let total = spent.iter().fold(0_u64, |sum, ticks| sum.saturating_add(*ticks));
+            let busy = BUSY.iter().fold(0_u64, |sum, column| sum.saturating_add(spent[*column]));
+            (total > 0).then_some((*core, busy as f64 / total as f64))
+        };
+        self.cores.iter().filter_map(share).collect()
     }
 
     fn shares_since(&self, earlier: &Stat, facts: &mut Environment) {
@@ -135,6 +155,9 @@ mod tests {
         let second = times(&later, "CPU0 CPU1\nLOC: 30 20 Local\nRES: 1 1 x\n", start + Duration::from_secs(2));
         let facts = second.steal_since(&first);
         assert_eq!((facts.get("steal.cpu0"), facts.get("idle.cpu0")), (Some("5.00%"), Some("95.00%")));
+        assert_eq!(second.busy_since(&first), [(0, 0.0)]);
+        let busy = times("cpu0 15 0 3 165 0 3 3 9\n", "", start);
+        assert_eq!(busy.busy_since(&first), [(0, 13.0 / 98.0)], "10 user, 2 system, 1 irq of 98");
         assert_eq!(facts.get("steal.cpu7"), Some("n/a: less than a tick has passed"));
         assert_eq!(facts.get("context_switches"), Some("50.0/s"));
         assert_eq!(facts.get("interrupts.cpu0.LOC"), Some("10.0/s"));

@@ -1,0 +1,146 @@
+//! What was seen in a trial of a cell: the probe, the load, and what both cost.
+
+use super::{Matrix, Turn};
+use crate::histogram::Packed;
+use crate::summary::Summary;
+use crate::tracker::Counts;
+use serde::{Deserialize, Serialize};
+
+/// A matrix and its trials so far, in the order in which they were made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// What was asked.
+    pub matrix: Matrix,
+    /// What became of each trial.
+    pub trials: Vec<Tried>,
+}
+
+/// A trial that was tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tried {
+    /// Which.
+    #[serde(flatten)]
+    pub turn: Turn,
+    /// What became of it.
+    #[serde(flatten)]
+    pub became: Became,
+}
+
+/// What became of a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Became {
+    /// It was measured.
+    Seen(Box<Seen>),
+    /// This host or kernel lacks something that the cell takes: which, and in whose words.
+    Unavailable(String),
+    /// Something went wrong in the middle: what.
+    Failed(String),
+}
+
+/// What was seen at once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The light flow of ours, there and back.
+    pub probe: Probed,
+    /// The echoes of `ping`.
+    pub ping: Pinged,
+    /// The load, where there was one.
+    pub load: Option<Loaded>,
+    /// Share of its time that each core worked, by its number.
+    pub cores: Vec<Used>,
+    /// Share of a core's time that each process of the experiment used: one that keeps two cores busy uses 2.
+    pub processes: Vec<Used>,
+    /// Times between two packets of the load at its receiver, as the host sees them behind its offloads.
+    pub gaps: Option<Distribution>,
+    /// The queueing disciplines of the two ends.
+    pub queues: Vec<Queue>,
+    /// What a reader should know of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// A distribution, in numbers and whole.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// In numbers.
+    pub summary: Summary,
+    /// Whole, as HdrHistogram encodes it, in base64.
+    pub histogram: Packed,
+}
+
+/// Our light flow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Probed {
+    /// Every frame in one class.
+    pub counts: Counts,
+    /// From the actual departure, there and back.
+    pub latency: Distribution,
+}
+
+/// What `ping` saw.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Pinged {
+    /// Echo requests sent.
+    pub sent: u64,
+    /// Round-trip times of those that were answered, in nanoseconds, to the microsecond.
+    pub rtts_ns: Vec<u64>,
+}
+
+/// What became of the load.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Loaded {
+    /// Bits of payload a second, at the receiver.
+    pub bits_per_second: f64,
+    /// Segments that TCP sent again.
+    pub retransmits: Option<u64>,
+    /// The mean of TCP's own smoothed round-trip time over all flows, in microseconds.
+    pub rtt_us: Option<f64>,
+    /// Datagrams sent, where it is UDP.
+    pub datagrams: Option<u64>,
+    /// Datagrams that didn't arrive.
+    pub lost: Option<u64>,
+}
+
+/// Somebody, and a share of a core's time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Used {
+    /// Who: `0`, or `iperf3, far end`.
+    pub who: String,
+    /// From 0.
+    pub share: f64,
+}
+
+/// A queueing discipline while it was looked at.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Queue {
+    /// Of which interface.
+    pub interface: String,
+    /// What it is, as `tc` says: its kind, and those below it.
+    pub kind: String,
+    /// How often it was looked at.
+    pub looks: u64,
+    /// Packets in it, on the average of the looks.
+    pub mean_packets: f64,
+    /// And at the most.
+    pub most_packets: u64,
+    /// Bytes in it, at the most.
+    pub most_bytes: u64,
+    /// Packets that it dropped meanwhile.
+    pub drops: u64,
+    /// Packets that it took back from the driver meanwhile.
+    pub requeues: u64,
+}
+
+impl Pinged {
+    /// Mean and standard deviation, in nanoseconds; none without an answer.
+    pub fn mean_and_stdev(&self) -> Option<(f64, f64)> {
+        let n = self.rtts_ns.len() as f64;
+        if n == 0.0 {
+            return None;
+        }
+        let mean = self.rtts_ns.iter().sum::<u64>() as f64 / n;
+        let squares: f64 = self.rtts_ns.iter().map(|ns| (*ns as f64 - mean).powi(2)).sum();
+        Some((mean, if n > 1.0 { (squares / (n - 1.0)).sqrt() } else { 0.0 }))
+    }
+}

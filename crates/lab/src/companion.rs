@@ -1,0 +1,176 @@
+//! A program that runs for as long as something is measured: memcached, iperf3 and their like. It ends when what holds it is dropped; after a
+//! kill, the next start ends it.
+
+use crate::error::LabError;
+use crate::netns::within;
+use crate::owner::Owner;
+use crate::program::unstarted;
+use crate::settings::{self, Noted};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How it is written down.
+const KIND: &str = "companion";
+/// The variable by which a program, and whatever it starts, is known again.
+const MARK: &str = "USECT_COMPANION";
+/// How long it may take to end when it is asked to.
+const PATIENCE: Duration = Duration::from_secs(2);
+const BLINK: Duration = Duration::from_millis(5);
+/// Tells those of one process apart.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A running program.
+#[derive(Debug)]
+#[must_use = "the program is ended when this is dropped"]
+pub struct Companion {
+    child: Child,
+    /// Read all the time: a program whose output nobody takes stops.
+    output: Option<JoinHandle<String>>,
+    mark: String,
+    _noted: Noted,
+}
+
+impl Companion {
+    /// Starts a program in a namespace (`None`: the caller's). It has no input.
+    ///
+    /// Errors: it isn't installed, or can't be started; there is no such namespace.
+    pub fn start(netns: Option<&str>, program: &str, args: &[&str]) -> Result<Companion, LabError> {
+        let mark = format!("{program}.{}.{}", Owner::current().pid, NEXT.fetch_add(1, Relaxed));
+        // Before it is there: the mark is all that it takes to find it.
+        let noted = settings::note(KIND, None, &mark, &mark)?;
+        let mut command = crate::program::command(program, args);
+        command.env(MARK, &mark).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // A Ctrl-C at the terminal is for us, who end it.
+        command.process_group(0);
+        let mut child = within(netns, || command.spawn())?.map_err(|e| unstarted(program, args, e))?;
+        let output = child.stdout.take().map(|stdout| std::thread::spawn(|| whole(stdout)));
+        Ok(Companion { child, output, mark, _noted: noted })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended by itself, and how.
+    pub fn ended(&mut self) -> Option<String> {
+        self.child.try_wait().ok().flatten().map(|status| status.to_string())
+    }
+
+    /// What it printed, once it has ended; after so long it is ended.
+    pub fn output(mut self, patience: Duration) -> String {
+        self.wait(patience);
+        self.end();
+        self.output.take().and_then(|reader| reader.join().ok()).unwrap_or_default()
+    }
+
+    fn wait(&mut self, patience: Duration) {
+        let begun = Instant::now();
+        while self.child.try_wait().is_ok_and(|ended| ended.is_none()) && begun.elapsed() < patience {
+            std::thread::sleep(BLINK);
+        }
+    }
+
+    /// Ends it, and whatever it started.
+    fn end(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
+            self.wait(PATIENCE);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        end(&self.mark);
+    }
+}
+
+impl Drop for Companion {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn whole(mut stdout: ChildStdout) -> String {
+    let mut bytes = Vec::new();
+    let _ = stdout.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Ends what runs that were killed left running; one sentence each.
+pub fn recover() -> Result<Vec<String>, LabError> {
+    let mut said = Vec::new();
+    for stale in settings::stale(KIND)? {
+        if end(stale.value()) > 0 {
+            let name = stale.value().split('.').next().unwrap_or_default().to_owned();
+            said.push(format!("ended a {name} that a killed run had started"));
+        }
+        stale.strike_out()?;
+    }
+    Ok(said)
+}
+
+/// Ends every process that has a mark; how many.
+fn end(mark: &str) -> usize {
+    let marked = format!("{MARK}={mark}\0");
+    let has = |pid: &i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.windows(marked.len()).any(|bytes| bytes == marked.as_bytes())
+    };
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).filter(has);
+    pids.filter(|pid| kill(Pid::from_raw(*pid), Signal::SIGKILL).is_ok()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether what a companion of ours started runs.
+    fn runs(mark: &str) -> bool {
+        let marked = format!("{MARK}={mark}\0");
+        fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+            environment.windows(marked.len()).any(|bytes| bytes == marked.as_bytes())
+        })
+    }
+
+    #[test]
+    fn it_ends_with_what_holds_it_and_so_does_what_it_started_but_no_other() {
+        let sleeps = ["-c", "sleep 600 & sleep 600 & wait"];
+        let mut one = Companion::start(None, "sh", &sleeps).unwrap();
+        let other = Companion::start(None, "sh", &sleeps).unwrap();
+        assert!(one.ended().is_none());
+        let (mark, others) = (one.mark.clone(), other.mark.clone());
+        while !runs(&mark) || !runs(&others) {
+            std::thread::yield_now();
+        }
+        drop(one);
+        let begun = Instant::now();
+        while runs(&mark) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it is still there");
+            std::thread::yield_now();
+        }
+        assert!(runs(&others));
+    }
+
+    #[test]
+    fn what_it_printed_is_handed_out() {
+        let much = Companion::start(None, "sh", &["-c", "yes 1234567 | head -n 100000; echo end"]).unwrap();
+        let printed = much.output(Duration::from_secs(60));
+        assert!(printed.len() == 800_004 && printed.ends_with("end\n"), "{}", printed.len());
+        let endless = Companion::start(None, "sh", &["-c", "echo begun; sleep 600"]).unwrap();
+        assert_eq!(endless.output(Duration::from_millis(300)), "begun\n");
+    }
+
+    #[test]
+    fn what_is_not_installed_is_told_by_its_package() {
+        let said = Companion::start(None, "no-such-program", &[]).unwrap_err().to_string();
+        assert!(said.contains("apt install no-such-program"), "{said}");
+    }
+}

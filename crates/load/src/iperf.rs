@@ -1,0 +1,258 @@
+//! A load by iperf3: flows from one end of a path to the other, and what its report says of them.
+
+use crate::LoadError;
+use serde::Deserialize;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+use usect_core::matrix::{Loaded, Transport};
+use usect_lab::companion::Companion;
+use usect_lab::within;
+
+const PROGRAM: &str = "iperf3";
+/// Where it listens; no other program of a lab does.
+const PORT: u16 = 5201;
+/// How long a server may take to listen.
+const LISTENS: Duration = Duration::from_secs(5);
+/// How much longer than it was told a client may go on.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The end that is asked.
+pub struct Server(Companion);
+
+impl Server {
+    /// Starts one, and waits until it listens.
+    ///
+    /// Errors: the program isn't there, or doesn't listen.
+    pub fn start(netns: Option<&str>, address: Ipv4Addr) -> Result<Server, LoadError> {
+        let args = ["-s", "-B", &address.to_string(), "-p", &PORT.to_string()];
+        let mut running = Companion::start(netns, PROGRAM, &args)?;
+        let begun = Instant::now();
+        while !listens(netns, address)? {
+            if running.ended().is_some() || begun.elapsed() > LISTENS {
+                return Err(LoadError::Said {
+                    program: PROGRAM,
+                    why: format!("no server listens on {address}:{PORT}"),
+                });
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(Server(running))
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.0.pid()
+    }
+}
+
+/// Whether a TCP socket listens there, without connecting to it: it would take that for a client.
+fn listens(netns: Option<&str>, address: Ipv4Addr) -> Result<bool, LoadError> {
+    let sockets = within(netns, || std::fs::read_to_string("/proc/thread-self/net/tcp"))?.unwrap_or_default();
+    // An address is a number in the host's order, in hexadecimal; 0A is LISTEN.
+    let wanted = format!("{:08X}:{PORT:04X}", u32::from_ne_bytes(address.octets()));
+    Ok(sockets.lines().any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        fields.next() == Some(&wanted[..]) && fields.nth(1) == Some("0A")
+    }))
+}
+
+/// A load that goes on for some time.
+pub struct Client {
+    running: Companion,
+    transport: Transport,
+}
+
+/// What is sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// Where the server is.
+    pub to: Ipv4Addr,
+    /// How.
+    pub transport: Transport,
+    /// How many flows.
+    pub flows: u8,
+    /// Whether the server sends.
+    pub back: bool,
+    /// How long.
+    pub lasts: Duration,
+    /// Of it, the beginning that doesn't count.
+    pub warmup: Duration,
+}
+
+impl Client {
+    /// Starts to send, or to receive.
+    ///
+    /// Errors: the program isn't there.
+    pub fn start(netns: Option<&str>, asked: Asked) -> Result<Client, LoadError> {
+        let Asked { to, transport, flows, back, lasts, warmup } = asked;
+        // Whole seconds: its clock knows no parts of one.
+        let seconds = |time: Duration| (time.as_secs_f64().ceil() as u64).to_string();
+        let words =
+            [to.to_string(), PORT.to_string(), seconds(lasts).max("1".into()), seconds(warmup), flows.to_string()];
+        let mut args = vec!["-J", "-c", &words[0], "-p", &words[1], "-t", &words[2], "-O", &words[3], "-P", &words[4]];
+        let rate;
+        if let Transport::Udp(bits) = transport {
+            // Its rate is that of each flow.
+            rate = (bits / u64::from(flows)).max(1).to_string();
+            args.extend(["-u", "-b", &rate]);
+        }
+        if back {
+            args.push("-R");
+        }
+        Ok(Client { running: Companion::start(netns, PROGRAM, &args)?, transport })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.running.pid()
+    }
+
+    /// Whether it has ended already.
+    pub fn has_ended(&mut self) -> bool {
+        self.running.ended().is_some()
+    }
+
+    /// Waits for its report.
+    ///
+    /// Errors: it says that it failed, or what it printed can't be read.
+    pub fn end(self) -> Result<Loaded, LoadError> {
+        parse(&self.running.output(PATIENCE), self.transport)
+    }
+}
+
+/// Its report, as far as we need it.
+#[derive(Deserialize)]
+struct Report {
+    error: Option<String>,
+    #[serde(default)]
+    end: End,
+}
+
+#[derive(Default, Deserialize)]
+struct End {
+    #[serde(default)]
+    streams: Vec<Stream>,
+    sum: Option<Sum>,
+    sum_sent: Option<Sum>,
+    sum_received: Option<Sum>,
+}
+
+#[derive(Deserialize)]
+struct Stream {
+    sender: Option<Sender>,
+}
+
+#[derive(Deserialize)]
+struct Sender {
+    mean_rtt: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Sum {
+    bits_per_second: f64,
+    retransmits: Option<u64>,
+    packets: Option<u64>,
+    lost_packets: Option<i64>,
+}
+
+fn parse(printed: &str, transport: Transport) -> Result<Loaded, LoadError> {
+    let unreadable = |why: String| LoadError::Unreadable { program: PROGRAM, why };
+    if printed.trim().is_empty() {
+        return Err(LoadError::Said { program: PROGRAM, why: "it ended without a report".into() });
+    }
+    let report: Report = serde_json::from_str(printed).map_err(|e| unreadable(e.to_string()))?;
+    if let Some(why) = report.error {
+        return Err(LoadError::Said { program: PROGRAM, why });
+    }
+    let End { streams, sum, sum_sent, sum_received } = report.end;
+    let received = sum_received.as_ref().or(sum.as_ref()).ok_or_else(|| unreadable("it has no sum".into()))?;
+    let bits_per_second = received.bits_per_second;
+    Ok(match transport {
+        Transport::Tcp => {
+            let rtts: Vec<f64> = streams.iter().filter_map(|stream| stream.sender.as_ref()?.mean_rtt).collect();
+            // Where the server sends, only it knows.
+            let known = rtts.iter().sum::<f64>() > 0.0;
+            Loaded {
+                bits_per_second,
+                retransmits: sum_sent.and_then(|sum| sum.retransmits),
+                rtt_us: known.then(|| rtts.iter().sum::<f64>() / rtts.len() as f64),
+                ..Loaded::default()
+            }
+        }
+        Transport::Udp(_) => {
+            let lost = sum.as_ref().or(Some(received)).and_then(|sum| sum.lost_packets);
+            Loaded {
+                bits_per_second,
+                datagrams: sum_sent.as_ref().or(sum.as_ref()).and_then(|sum| sum.packets),
+                lost: lost.map(|lost| lost.max(0) as u64),
+                ..Loaded::default()
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TCP: &str = r#"{"start": {}, "intervals": [], "end": {
+        "streams": [{"sender": {"mean_rtt": 50, "retransmits": 3}, "receiver": {}}, {"sender": {"mean_rtt": 70}, "receiver": {}}],
+        "sum_sent": {"bits_per_second": 100.0, "retransmits": 19}, "sum_received": {"bits_per_second": 90.0}}}"#;
+    const UDP: &str = r#"{"end": {"streams": [{"udp": {}}], "sum": {"bits_per_second": 500.0, "packets": 40, "lost_packets": 4},
+        "sum_sent": {"bits_per_second": 500.0, "packets": 40, "lost_packets": 0}, "sum_received": {"bits_per_second": 450.0, "lost_packets": 4}}}"#;
+
+    #[test]
+    fn reports_are_read() {
+        let tcp = parse(TCP, Transport::Tcp).unwrap();
+        let expected = Loaded { bits_per_second: 90.0, retransmits: Some(19), rtt_us: Some(60.0), ..Loaded::default() };
+        assert_eq!(tcp, expected);
+        let udp = parse(UDP, Transport::Udp(500)).unwrap();
+        assert_eq!((udp.bits_per_second, udp.datagrams, udp.lost), (450.0, Some(40), Some(4)));
+    }
+
+    #[test]
+    fn what_went_wrong_is_said() {
+        let refused = |text: &str| parse(text, Transport::Tcp).unwrap_err().to_string();
+        assert_eq!(refused(r#"{"end": {}, "error": "unable to connect"}"#), "iperf3: unable to connect");
+        assert!(refused("").contains("without a report"));
+        assert!(refused("{").contains("can't be read"));
+        assert!(refused(r#"{"end": {}}"#).contains("no sum"));
+    }
+
+    #[test]
+    fn it_loads_the_loopback_and_what_is_killed_says_so() {
+        if !usect_testing::root() {
+            return;
+        }
+        let address = Ipv4Addr::new(127, 0, 0, 53);
+        let server = match Server::start(None, address) {
+            Ok(server) => server,
+            Err(LoadError::Lab(error)) => return usect_testing::skip(&error.to_string()),
+            Err(error) => panic!("{error}"),
+        };
+        let second = Duration::from_secs(1);
+        let asked = Asked {
+            to: address,
+            transport: Transport::Udp(1_000_000),
+            flows: 2,
+            back: false,
+            lasts: second,
+            warmup: Duration::ZERO,
+        };
+        let client = Client::start(None, asked).unwrap();
+        let loaded = client.end().unwrap();
+        assert!(loaded.bits_per_second > 0.0 && loaded.datagrams.unwrap() > 0, "{loaded:?}");
+        let client = Client::start(None, Asked { lasts: 600 * second, ..asked }).unwrap();
+        drop(server);
+        let error = client.end().unwrap_err().to_string();
+        assert!(error.starts_with("iperf3: "), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text in ".*", words in "(\\{|\\}|\"end\"|:|\"sum\"|,|[0-9])*") {
+            let _ = (parse(&text, Transport::Tcp), parse(&words, Transport::Udp(1)));
+        }
+    }
+}
