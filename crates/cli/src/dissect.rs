@@ -107,10 +107,11 @@ pub(crate) fn run(args: &Dissect) -> Result<ExitCode> {
         header.dissect = Some(dissection.clone());
         folder.save(header.clone(), &Gathered::default())?;
     }
+    let left_out = topology.map_or(Vec::new(), |topology| topology.left_out(&dissection));
+    left_out.iter().for_each(|row| bench.told(row));
+    dissection.rows.extend(left_out);
+    header.dissect = Some(dissection.clone());
     bench.bar.finish_and_clear();
-    for network in topology.iter().flat_map(|topology| topology.left_out(&dissection)) {
-        complain(format_args!("network {network:?} is not drawn: a part on its way was to be measured, and was not"));
-    }
     header.partial = stop.load(Relaxed).then(|| "interrupted by the user".to_owned());
     if dissection.rows.is_empty() {
         complain("usect: interrupted before anything was measured");

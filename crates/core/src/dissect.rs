@@ -52,6 +52,9 @@ pub const PAPER: [PaperRow; 16] = [
     paper(("8b", "Switch - ExaLINK50 (1514B)"), [0.0, 2.7, 17.7, 17.7], "1 M packets"),
 ];
 
+/// The experiments that a median can be had of, as their rows are numbered here.
+pub const EXPERIMENTS: [&str; 14] = ["1a", "1b", "1c", "1d", "2a", "2b", "3a", "4", "5", "6a", "6b", "7", "8a", "8b"];
+
 /// The rows that a request is made up of, each with one part more: clients that poll, and a server of ours.
 pub const PARTS_OF_A_REQUEST: [&str; 4] =
     ["host, xdp", "host, udp-polling", "client and server, udp-polling", "memcached, get, back to back"];

@@ -1,6 +1,6 @@
 //! Networks between two hosts, from a small file: what is on the way, and what each thing takes (paper 002 §3, Figures 5 and 6).
 
-use crate::dissect::{Dissection, Network, PAPER, Share};
+use crate::dissect::{Dissection, EXPERIMENTS, Network, Row, Share};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -61,15 +61,21 @@ impl Topology {
                     "part {name:?} needs ns or ns_per_m, one of them; or measured, which names an experiment"
                 ));
             }
-            let known = |experiment: &String| PAPER.iter().any(|row| row.experiment == experiment);
-            if let Some(unknown) = part.measured.as_ref().filter(|experiment| !known(experiment)) {
+            let unknown = |experiment: &&String| !EXPERIMENTS.contains(&experiment.as_str());
+            if let Some(unknown) = part.measured.as_ref().filter(unknown) {
+                let all = EXPERIMENTS.join(", ");
                 return Err(format!(
-                    "part {name:?}: there is no experiment {unknown:?}; there are 1a to 8b, as `usect dissect --help` lists them"
+                    "part {name:?}: there is no experiment {unknown:?} with a median: there are {all}"
                 ));
             }
             if given.into_iter().flatten().any(|ns| !(0.0..=1e12).contains(&ns)) {
                 return Err(format!("part {name:?} can't take that long: times are in nanoseconds, from 0"));
             }
+        }
+        let mut names: Vec<&str> = topology.networks.iter().map(|network| network.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("there are two networks {:?}: give each a name of its own", twice[0]));
         }
         for network in &topology.networks {
             for hop in &network.way {
@@ -111,13 +117,15 @@ impl Topology {
         self.networks.iter().filter_map(network).collect()
     }
 
-    /// The names of those that are left out.
-    pub fn left_out(&self, dissection: &Dissection) -> impl Iterator<Item = &str> {
-        let drawn: Vec<String> = self.networks(dissection).into_iter().map(|network| network.name).collect();
-        self.networks
-            .iter()
-            .map(|asked| asked.name.as_str())
-            .filter(move |name| !drawn.iter().any(|known| known == name))
+    /// Those that are left out, and why: rows that could not be measured.
+    pub fn left_out(&self, dissection: &Dissection) -> Vec<Row> {
+        let lacks = |asked: &Asked| {
+            let mut parts = asked.way.iter().map(Hop::named);
+            let (part, _) = parts.find(|(name, metres)| self.share(name, *metres, dissection).is_none())?;
+            let why = format!("not drawn: its part {part:?} was to be measured, and was not");
+            Some(Row::of("network", &asked.name, "").unavailable(why))
+        };
+        self.networks.iter().filter_map(lacks).collect()
     }
 
     fn share(&self, name: &str, metres: Option<f64>, dissection: &Dissection) -> Option<Share> {
@@ -179,9 +187,11 @@ mod tests {
             matches!(shares[..], [("host", h), ("fiber", f), ("switch", 330.0)] if (h - 8_000.0).abs() < 20.0 && (f - 19.6).abs() < 1e-9)
         );
         assert_eq!(networks[0].shares[0].from, "measured, 4");
-        assert_eq!(topology.left_out(&measured()).count(), 0);
+        assert!(topology.left_out(&measured()).is_empty());
         assert!(topology.networks(&Dissection::default()).is_empty(), "the host was not measured");
-        assert!(topology.left_out(&Dissection::default()).eq(["same rack"]));
+        let left_out = topology.left_out(&Dissection::default());
+        assert_eq!((left_out.len(), left_out[0].label().as_str()), (1, "network same rack"));
+        assert!(left_out[0].unavailable.as_ref().unwrap().contains("\"host\""));
     }
 
     #[test]
@@ -189,7 +199,10 @@ mod tests {
         let refused = |from: &str, to: &str| Topology::parse(&TOPOLOGY.replace(from, to)).unwrap_err();
         assert!(refused("ns = 330", "ns = -1").contains("from 0"));
         assert!(refused("ns = 330", "").contains("needs ns or ns_per_m"));
-        assert!(refused("measured = \"4\"", "measured = \"44\"").contains("no experiment"));
+        assert!(refused("measured = \"4\"", "measured = \"7b\"").contains("no experiment"));
+        assert!(Topology::parse(&TOPOLOGY.replace("measured = \"4\"", "measured = \"7\"")).is_ok());
+        let twice = format!("{TOPOLOGY}[[network]]\nname = \"same rack\"\nway = []\n");
+        assert!(Topology::parse(&twice).unwrap_err().contains("two networks"));
         assert!(refused("\"switch\",", "\"hub\",").contains("no [part.hub]"));
         assert!(refused("\"switch\",", "{ part = \"switch\", metres = 1 },").contains("metre"));
         assert!(refused("metres = 2 }, \"switch\"", "metres = -2 }, \"switch\"").contains("that long"));

@@ -79,10 +79,13 @@ fn put_back(before: &[(Setting, String)]) -> Vec<String> {
     let mut failed = Vec::new();
     for _ in 0..2 {
         let left: Vec<&(Setting, String)> = before.iter().rev().filter(differs).collect();
+        // All of them before the first is read again: kernels before 6.6 take what is read of one watchdog for what is wanted of it.
+        let written: Vec<Result<(), String>> = left.iter().map(|(setting, value)| setting.write(value)).collect();
         failed = left
             .into_iter()
-            .filter_map(|(setting, value)| {
-                let why = setting.write(value).err().unwrap_or_else(|| "it reads as something else".into());
+            .zip(written)
+            .filter_map(|((setting, value), written)| {
+                let why = written.err().unwrap_or_else(|| "it reads as something else".into());
                 let same = setting.read().map_or(true, |now| now == *value);
                 (!same).then(|| format!("{setting} can't be set to {value} again: {why}"))
             })

@@ -6,14 +6,14 @@ use crate::netns::within;
 use crate::owner::Owner;
 use crate::program::unstarted;
 use crate::settings::{self, Noted};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How it is written down.
@@ -32,7 +32,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub struct Companion {
     child: Child,
     /// Read all the time: a program whose output nobody takes stops.
-    output: Option<JoinHandle<String>>,
+    output: Option<Output>,
     mark: String,
     _noted: Noted,
 }
@@ -50,7 +50,7 @@ impl Companion {
         // A Ctrl-C at the terminal is for us, who end it.
         command.process_group(0);
         let mut child = within(netns, || command.spawn())?.map_err(|e| unstarted(program, args, e))?;
-        let output = child.stdout.take().map(|stdout| std::thread::spawn(|| whole(stdout)));
+        let output = child.stdout.take().map(Output::read);
         Ok(Companion { child, output, mark, _noted: noted })
     }
 
@@ -68,7 +68,7 @@ impl Companion {
     pub fn output(mut self, patience: Duration) -> String {
         self.wait(patience);
         self.end();
-        self.output.take().and_then(|reader| reader.join().ok()).unwrap_or_default()
+        self.output.take().map_or(String::new(), Output::so_far)
     }
 
     fn wait(&mut self, patience: Duration) {
@@ -84,6 +84,7 @@ impl Companion {
             let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
             self.wait(PATIENCE);
         }
+        let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
         end(&self.mark);
@@ -96,10 +97,34 @@ impl Drop for Companion {
     }
 }
 
-fn whole(mut stdout: ChildStdout) -> String {
-    let mut bytes = Vec::new();
-    let _ = stdout.read_to_end(&mut bytes);
-    String::from_utf8_lossy(&bytes).into_owned()
+/// What a program prints, as it comes.
+#[derive(Debug)]
+struct Output {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: std::thread::JoinHandle<()>,
+}
+
+impl Output {
+    fn read(mut stdout: ChildStdout) -> Output {
+        let bytes: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let into = bytes.clone();
+        let reader = std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = stdout.read(&mut buffer) {
+                into.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..count]);
+            }
+        });
+        Output { bytes, reader }
+    }
+
+    /// All of it, unless somebody whom nobody found keeps it open.
+    fn so_far(self) -> String {
+        let begun = Instant::now();
+        while !self.reader.is_finished() && begun.elapsed() < PATIENCE {
+            std::thread::sleep(BLINK);
+        }
+        String::from_utf8_lossy(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
 }
 
 /// Ends what runs that were killed left running; one sentence each.

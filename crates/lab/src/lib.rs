@@ -16,6 +16,7 @@ mod journal;
 mod lab;
 mod link;
 mod lock;
+pub mod module;
 mod name;
 mod netns;
 mod owner;

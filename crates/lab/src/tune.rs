@@ -190,16 +190,19 @@ impl Wish {
         let own: Vec<Outcome> = match settings {
             Err(why) => vec![Outcome::Refused(why)],
             Ok(settings) => {
-                let others = settings.iter().filter(|(setting, _)| matches!(setting, Setting::Others(_)));
-                let unreached: Vec<String> = others.flat_map(|(_, cores)| cpuset::elsewhere(cores)).collect();
                 // Of several, which one it was.
                 let placed = |((setting, _), outcome): (&(Setting, String), Outcome)| match outcome {
                     Outcome::Refused(why) if settings.len() > 1 => Outcome::Refused(format!("{setting}: {why}")),
                     other => other,
                 };
-                let unreached = unreached.into_iter().map(Outcome::Refused);
                 // In this order, zip takes no outcome too many.
-                settings.iter().zip(outcomes).map(placed).chain(unreached).collect()
+                let mut own: Vec<Outcome> = settings.iter().zip(outcomes).map(placed).collect();
+                if let ([(Setting::Others(_), cores)], [Outcome::Changed | Outcome::Already]) =
+                    (&settings[..], &own[..])
+                {
+                    own.extend(cpuset::elsewhere(cores).into_iter().map(Outcome::Refused));
+                }
+                own
             }
         };
         for outcome in own {

@@ -6,7 +6,6 @@
 pub mod cold;
 pub mod ipc;
 pub mod memcached;
-pub mod module;
 pub mod pci;
 pub mod tsc;
 

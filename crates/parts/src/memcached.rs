@@ -108,8 +108,12 @@ pub fn load(observation: Observation<'_>, address: SocketAddr, load: Load) -> io
     let mut last = None;
     loop {
         let now = clock.now().0;
-        let over =
-            stop.load(Relaxed) || now - begun >= lasts || total.is_some_and(|total| session.account.due >= total);
+        // At a rate, what was due is sent, however late this thread is; but not for ever.
+        let done = match total {
+            Some(total) => session.account.due >= total || now - begun >= lasts + residual,
+            None => now - begun >= lasts,
+        };
+        let over = stop.load(Relaxed) || done;
         if over {
             let since = *last.get_or_insert(now);
             // What was due and could not even be tried in time.

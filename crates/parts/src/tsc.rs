@@ -2,9 +2,7 @@
 //! interruption of a thread that does nothing else (paper 002 §2.2, experiments 1c and 1d).
 
 use crate::Observation;
-use crate::module::Module;
 use std::convert::Infallible;
-use std::io;
 use usect_core::histogram::Histogram;
 use usect_xdp::XdpError;
 use usect_xdp::gaps::Gaps;
@@ -30,19 +28,22 @@ pub fn gaps(observation: Observation<'_>) -> Histogram {
     batch.unwrap_or_else(|never| match never {})
 }
 
-/// The same in the kernel with interrupts off, by a module of ours.
+/// Gaps between readings that somebody else makes, one right after the other, and hands out with each call.
 ///
-/// Errors: of the kernel.
-pub fn in_module(observation: Observation<'_>, mut module: Module) -> io::Result<Histogram> {
+/// Errors: those of `read`.
+pub fn of_readings<E>(
+    observation: Observation<'_>,
+    mut read: impl FnMut(&mut dyn FnMut(u64)) -> Result<(), E>,
+) -> Result<Histogram, E> {
     let rate = observation.clock.rate();
     observation.observe(|recorder| {
         let mut last = None;
-        for reading in module.read()? {
+        read(&mut |reading| {
             if let Some(last) = last.replace(reading) {
-                recorder.record(rate.ns(reading - last));
+                // A counter that goes back, as an emulated one may, has no gap.
+                recorder.record(rate.ns(reading.saturating_sub(last)));
             }
-        }
-        Ok(())
+        })
     })
 }
 
@@ -59,7 +60,7 @@ pub fn in_kernel(observation: Observation<'_>) -> Result<(Histogram, bool), XdpE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::time::Duration;
     use usect_clock::Clock;
     use usect_core::buckets::Recorder;
@@ -75,6 +76,25 @@ mod tests {
     fn every_gap_of_every_batch_is_counted() {
         let found = gaps_of(Duration::from_millis(300), false);
         assert!(found.samples() > 0 && found.samples().is_multiple_of(READINGS as u64 - 1));
+    }
+
+    #[test]
+    fn gaps_of_readings_are_within_a_call() {
+        let (clock, stop, recorder) = (Clock::calibrate().unwrap(), AtomicBool::new(false), Recorder::default());
+        let second = clock.rate().ticks(1_000_000_000);
+        let lasts = Duration::from_secs(3600);
+        let observation = Observation { clock: &clock, lasts, stop: &stop, recorder: &recorder };
+        let mut calls = 0;
+        let found = of_readings(observation, |each| {
+            calls += 1;
+            [calls * 5 * second, calls * 5 * second + second, calls].into_iter().for_each(each);
+            stop.store(calls == 2, Relaxed);
+            Ok::<(), Infallible>(())
+        });
+        let found = found.unwrap();
+        // A second, and one that goes back, twice; none between two calls.
+        assert_eq!((found.samples(), found.min()), (4, 0));
+        assert!(found.max().abs_diff(1_000_000_000) < 1_000_000);
     }
 
     #[test]

@@ -131,6 +131,7 @@ pub fn recover() -> Result<Vec<String>, RigError> {
     let mut said = cards::recover()?;
     said.extend(usect_lab::steering::recover()?);
     said.extend(usect_lab::companion::recover()?);
+    said.extend(usect_lab::module::recover()?);
     said.extend(usect_lab::tune::recover()?);
     said.extend(usect_lab::recover()?);
     Ok(said)

@@ -6,7 +6,7 @@ use std::process::Command;
 use usect_core::dissect::Row;
 use usect_core::histogram::Histogram;
 use usect_core::summary::Summary;
-use usect_parts::module::{self, Module};
+use usect_lab::module::{self, Module};
 use usect_parts::{cold, ipc, pci, tsc};
 
 /// What the image that has no operating system printed on this machine, or another.
@@ -27,19 +27,19 @@ pub(super) fn cold_start(bench: &mut Bench) -> Result<Vec<Row>> {
 }
 
 pub(super) fn kernel(bench: &mut Bench) -> Result<Vec<Row>> {
-    let module = if bench.args.no_module { Err("--no-module forbids it".into()) } else { Module::load() };
+    let module = if bench.args.no_module { Err("--no-module forbids it".into()) } else { Module::load(&bench.stop) };
     match module {
         Ok(module) => by_module(bench, module),
         Err(why) => by_ebpf(bench, &why),
     }
 }
 
-fn by_module(bench: &Bench, module: Module) -> Result<Vec<Row>> {
+fn by_module(bench: &Bench, mut module: Module) -> Result<Vec<Row>> {
     let how = format!(
         "gaps between readings of the counter, by a module of ours; interrupts off for {} readings at a time",
         module::READINGS
     );
-    let found = bench.watched(bench.core(), |observation| tsc::in_module(observation, module))?;
+    let found = bench.watched(bench.core(), |observation| tsc::of_readings(observation, |each| module.read(each)))?;
     let found = found.context("the kernel module")?;
     Ok(vec![Row::of("1b", "TSC, kernel", how).spent(&found)])
 }

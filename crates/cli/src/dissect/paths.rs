@@ -5,11 +5,12 @@ use crate::complain;
 use anyhow::{Context, Result, bail};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 use usect_core::buckets;
 use usect_core::dissect::Row;
 use usect_core::histogram::Histogram;
 use usect_core::measurement::Measurement;
-use usect_core::port_name::PortName;
+use usect_core::port_name::{Place, PortName};
 use usect_core::rate::RateSpec;
 use usect_core::scenario::{Case, ClientSpec, CoreSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec};
 use usect_core::summary::Summary;
@@ -73,6 +74,8 @@ const CABLE: &str = r#"
 
 /// Lengths that are compared, in metres.
 const LENGTHS_M: [f64; 4] = [2.0, 500.0, 1_000.0, 2_000.0];
+/// How long a link may take to come up.
+const LINK_UP: Duration = Duration::from_secs(30);
 /// What a metre of fiber takes (paper 002 §2.4).
 const FIBER_NS_PER_M: f64 = 4.9;
 /// Sizes of the paper's 8a and 8b, with FCS.
@@ -187,6 +190,7 @@ pub(super) fn cable(bench: &mut Bench) -> Result<Vec<Row>> {
             let (scenario, mut medians) = (between(tx, rx, 64)?, Vec::new());
             for length_m in lengths {
                 plugged(bench, tx, rx, *length_m)?;
+                joined(bench, [tx, rx])?;
                 medians.push((*length_m, median(&trial(bench, &scenario, Case::default())?)?));
             }
             ("cables", format!("one way from {tx} to {rx}"), medians)
@@ -216,20 +220,53 @@ fn median(result: &TrialResult) -> Result<f64> {
     Summary::of(&result.client.latency).median_ns().context("too few frames came")
 }
 
-/// Waits until the user says that a cable is in.
+/// Waits until the user says that a cable is in, by its length: what was typed too early says nothing.
 fn plugged(bench: &Bench, tx: &PortName, rx: &PortName, length_m: f64) -> Result<()> {
-    bench.bar.suspend(|| complain(format_args!("join {tx} and {rx} by {length_m} m of cable, then press Enter")));
-    let (tell, told) = mpsc::channel();
-    // A thread of its own: reading goes on after a signal.
-    std::thread::spawn(move || tell.send(std::io::stdin().read_line(&mut String::new())));
     loop {
-        match told.recv_timeout(SHOWN) {
-            Ok(Ok(1..)) => return Ok(()),
-            Err(mpsc::RecvTimeoutError::Timeout) if !bench.stop.load(Relaxed) => {}
-            Err(mpsc::RecvTimeoutError::Timeout) => bail!("interrupted by the user"),
-            _ => bail!("nobody says that the cable of {length_m} m is in: standard input is at its end"),
+        let asked = format!("join {tx} and {rx} by {length_m} m of cable, then type {length_m} and press Enter");
+        bench.bar.suspend(|| complain(asked));
+        let line = line(bench).with_context(|| format!("nobody says that the cable of {length_m} m is in"))?;
+        if line.trim().parse() == Ok(length_m) {
+            return Ok(());
         }
     }
+}
+
+/// A line that the user types.
+fn line(bench: &Bench) -> Result<String> {
+    let (tell, told) = mpsc::channel();
+    // A thread of its own: reading goes on after a signal.
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let _ = tell.send(std::io::stdin().read_line(&mut line).map(|count| (count, line)));
+    });
+    loop {
+        match told.recv_timeout(SHOWN) {
+            Ok(Ok((1.., line))) => return Ok(line),
+            Ok(Ok(_)) => bail!("standard input is at its end"),
+            Ok(Err(error)) => return Err(error).context("standard input can't be read"),
+            Err(_) if bench.stop.load(Relaxed) => bail!("interrupted by the user"),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Waits until both interfaces have a link again: after a cable was put in, that takes a card seconds.
+fn joined(bench: &Bench, ports: [&PortName; 2]) -> Result<()> {
+    let begun = Instant::now();
+    for port in ports {
+        let Place::Interface(interface) = &port.place else { continue };
+        while !usect_lab::link(port.netns.as_deref(), interface)?.carrier {
+            if bench.stop.load(Relaxed) {
+                bail!("interrupted by the user");
+            }
+            if begun.elapsed() > LINK_UP {
+                bail!("{port} has no link {} s after the cable was put in", LINK_UP.as_secs());
+            }
+            std::thread::sleep(SHOWN);
+        }
+    }
+    Ok(())
 }
 
 /// The line through points, by least squares.

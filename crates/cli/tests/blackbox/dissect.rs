@@ -154,7 +154,7 @@ fn ports_of_the_users_are_a_card_a_switch_and_cables() {
         "packet:far",
     ];
     let asked = |only| [&["dissect", "--only", only, "--lasts", "300ms", "--cables", "1,10,3"][..], &between].concat();
-    let done = world.told(&asked("7,8,cable"), "\n\n\n");
+    let done = world.told(&asked("7,8,cable"), "\n1\n10\n\n3\n");
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.stderr.contains("join packet:near and packet:far by 10 m of cable"), "{done:?}");
     let (run, _) = world.newest_run();
@@ -168,7 +168,7 @@ fn ports_of_the_users_are_a_card_a_switch_and_cables() {
         "{cable:?}"
     );
     // Whoever doesn't say that it is in is not waited for.
-    let done = world.told(&asked("cable"), "\n");
+    let done = world.told(&asked("cable"), "1\n");
     assert_eq!(done.code, Some(0), "{done:?}");
     let (run, _) = world.newest_run();
     assert!(row(&run, "cable").unavailable.as_ref().unwrap().contains("the cable of 10 m"), "{run:?}");
