@@ -21,8 +21,10 @@ deps: ## Install what is missing, by package name
 	  $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 	@command -v cargo >/dev/null || { echo "install a Rust toolchain first (rustup, or your distribution)"; exit 2; }
 
-# systemd-analyze, which a test of the unit needs; a container may lack it.
+# systemd-analyze, which a test of the unit needs; a container may lack it. Debian's iperf3 asks whether it is to serve: it isn't.
 deps-test: deps $(PROMETHEUS) $(MEMCACHED)
+	@command -v iperf3 >/dev/null && command -v ping >/dev/null || { \
+	  $(SUDO) apt-get update -q && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends iperf3 iputils-ping; }
 	@command -v systemd-analyze >/dev/null || $(SUDO) apt-get install -q -y --no-install-recommends systemd || true
 
 deps-bench: deps $(MEMCACHED)

@@ -1,9 +1,12 @@
 //! Which factor of an experiment moves a figure, by how much, and which differences are noise: main effects and interactions of a
-//! factorial experiment with repetitions, of which cells may be missing.
+//! factorial experiment in blocks (each repetition has every cell once), of which trials may be missing.
 //!
 //! Each effect is a contrast of cell means. Cells are not taken to scatter alike (a loaded path scatters more than an idle one): the
-//! variance of a contrast is that of its own cells, and its degrees of freedom are Welch's and Satterthwaite's.
+//! variance of a contrast is that of its own cells, and its degrees of freedom are Welch's and Satterthwaite's. What a whole repetition
+//! has in common, because the host drifts, falls on all cells alike and says nothing of any factor: it is taken out first, as the
+//! median of what the cells that were always measured deviate by, so that a few wild cells don't settle it.
 
+use crate::stats::middle;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::collections::BTreeMap;
@@ -11,34 +14,38 @@ use std::collections::BTreeMap;
 /// Probability of a false alarm among all effects of a figure together, and outside of an interval.
 const DOUBT: f64 = 0.05;
 
-/// A cell of the experiment: a level of each factor, by number, and the figure that each repetition gave.
+/// A figure of a trial: in which cell, as a level of each factor, and in which repetition.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Cell {
+pub struct Observed {
     /// The level of each factor, in the factors' order.
     pub levels: Vec<usize>,
-    /// The figure, once per repetition.
-    pub values: Vec<f64>,
+    /// Which repetition.
+    pub repetition: u32,
+    /// The figure.
+    pub value: f64,
 }
 
-/// A level of a factor.
+/// A level of a factor, seen against another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
     /// The factor's number.
     pub factor: usize,
-    /// The level's, from 1: it is seen against the factor's first, 0.
+    /// The level's.
     pub level: usize,
+    /// That of the first level for which there is the figure.
+    pub against: usize,
 }
 
-/// What a level does, against the first of its factor.
+/// What a level does, against the first of its factor that has the figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
     /// Which level.
     pub of: Level,
-    /// Of an interaction: how its effect differs under this level from that under the first of this factor.
+    /// Of an interaction: how its effect differs between these two levels of another factor.
     pub under: Option<Level>,
     /// The difference, in the figure's unit: the mean over all combinations of the other factors that have all cells it takes.
     pub estimate: f64,
-    /// Half the width of its 95% interval; none where no cell was repeated.
+    /// Half the width of its 95% interval; none where no combination has each of its cells at least twice.
     pub margin: Option<f64>,
     /// Whether it is no noise: a false alarm among all effects of the figure has 5% (Holm).
     pub significant: bool,
@@ -47,11 +54,16 @@ pub struct Effect {
 }
 
 /// The effects of factors with so many levels each: main effects, then interactions of two, in the factors' order. A level that no
-/// combination has beside the first has no effect.
-pub fn effects(levels: &[usize], cells: &[Cell]) -> Vec<Effect> {
-    let means: BTreeMap<&[usize], Mean> =
-        cells.iter().filter_map(|cell| Some((&cell.levels[..], Mean::of(&cell.values)?))).collect();
-    let each = || levels.iter().enumerate().flat_map(|(factor, n)| (1..*n).map(move |level| Level { factor, level }));
+/// combination has beside the one it is seen against has no effect. `resolution` is the figure's: what differs by less is the same.
+pub fn effects(levels: &[usize], observed: &[Observed], resolution: f64) -> Vec<Effect> {
+    let means = means(levels.len(), observed, resolution);
+    let first = |factor: usize| means.keys().map(|cell| cell[factor]).min().unwrap_or(0);
+    let each = || {
+        levels.iter().enumerate().flat_map(|(factor, n)| {
+            let against = first(factor);
+            (against + 1..*n).map(move |level| Level { factor, level, against })
+        })
+    };
     let main = each().map(|of| (of, None));
     let pairs =
         each().flat_map(|of| each().filter(move |under| under.factor > of.factor).map(move |under| (of, Some(under))));
@@ -82,16 +94,40 @@ struct Mean {
     freedom: f64,
 }
 
+/// The means of cells, without what whole repetitions have in common.
+fn means(factors: usize, observed: &[Observed], resolution: f64) -> BTreeMap<Vec<usize>, Mean> {
+    let mut cells: BTreeMap<&[usize], BTreeMap<u32, f64>> = BTreeMap::new();
+    for one in observed.iter().filter(|one| one.value.is_finite() && one.levels.len() == factors) {
+        cells.entry(&one.levels).or_default().insert(one.repetition, one.value);
+    }
+    let most = cells.values().map(BTreeMap::len).max().unwrap_or(0);
+    // Of those that were always measured.
+    let whole: Vec<&BTreeMap<u32, f64>> = cells.values().filter(|values| values.len() == most).collect();
+    let mean = |values: &BTreeMap<u32, f64>| values.values().sum::<f64>() / values.len() as f64;
+    let common = |repetition: u32| {
+        let deviations = whole.iter().filter_map(|values| Some(values.get(&repetition)? - mean(values)));
+        // Of a few cells, what they have in common can't be told from what each of them has.
+        if whole.len() < FEWEST_CELLS { 0.0 } else { middle(deviations).unwrap_or(0.0) }
+    };
+    let of = |values: &BTreeMap<u32, f64>| {
+        let values: Vec<f64> = values.iter().map(|(repetition, value)| value - common(*repetition)).collect();
+        Mean::of(&values, resolution)
+    };
+    cells.iter().map(|(levels, values)| (levels.to_vec(), of(values))).collect()
+}
+
+/// Fewest cells by which a repetition is told.
+const FEWEST_CELLS: usize = 6;
+
 impl Mean {
-    fn of(values: &[f64]) -> Option<Mean> {
+    /// Of one value or more.
+    fn of(values: &[f64], resolution: f64) -> Mean {
         let n = values.len() as f64;
-        if values.is_empty() {
-            return None;
-        }
         let mean = values.iter().sum::<f64>() / n;
         let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-        let variance = if values.len() > 1 { squares / (n - 1.0) / n } else { 0.0 };
-        Some(Mean { mean, variance, freedom: n - 1.0 })
+        // A figure that is only known to so much is nowhere better known than that (a uniform distribution's variance).
+        let scatter = if values.len() > 1 { squares / (n - 1.0) } else { 0.0 }.max(resolution * resolution / 12.0);
+        Mean { mean, variance: scatter / n, freedom: n - 1.0 }
     }
 }
 
@@ -99,51 +135,34 @@ impl Mean {
 struct Contrast {
     estimate: f64,
     variance: f64,
-    /// None where some cell has one value only, so that nobody knows how it scatters.
+    /// None where nobody knows how some cell scatters.
     freedom: Option<f64>,
     combinations: usize,
 }
 
 impl Contrast {
-    /// The mean over all combinations of the other factors that have every cell.
-    fn of(means: &BTreeMap<&[usize], Mean>, of: Level, under: Option<Level>) -> Option<Contrast> {
-        let mut taken: Vec<(f64, Mean)> = Vec::new();
-        let mut combinations = 0;
-        for levels in means.keys() {
-            // Each combination is met at its first levels.
-            if levels[of.factor] != 0 || under.is_some_and(|under| levels[under.factor] != 0) {
-                continue;
-            }
-            let at = |first: bool, second: bool| {
-                let mut levels = levels.to_vec();
-                levels[of.factor] = if first { of.level } else { 0 };
-                if let Some(under) = under {
-                    levels[under.factor] = if second { under.level } else { 0 };
-                }
-                means.get(&levels[..]).copied()
-            };
-            let signed = |sign: f64, mean: Option<Mean>| mean.map(|mean| (sign, mean));
-            let mut wanted = vec![signed(1.0, at(true, true)), signed(-1.0, at(false, true))];
-            if under.is_some() {
-                wanted.extend([signed(-1.0, at(true, false)), signed(1.0, at(false, false))]);
-            }
-            if let Some(whole) = wanted.into_iter().collect::<Option<Vec<_>>>() {
-                taken.extend(whole);
-                combinations += 1;
-            }
-        }
-        if combinations == 0 {
+    /// The mean over all combinations of the other factors that have every cell, twice at least where there are such.
+    fn of(means: &BTreeMap<Vec<usize>, Mean>, of: Level, under: Option<Level>) -> Option<Contrast> {
+        let all: Vec<Vec<(f64, Mean)>> =
+            means.keys().filter_map(|levels| combination(means, levels, of, under)).collect();
+        let repeated = |cells: &&Vec<(f64, Mean)>| cells.iter().all(|(_, mean)| mean.freedom > 0.0);
+        let twice: Vec<&Vec<(f64, Mean)>> = all.iter().filter(repeated).collect();
+        let (taken, known) = if twice.is_empty() { (all.iter().collect(), false) } else { (twice, true) };
+        if taken.is_empty() {
             return None;
         }
-        let share = 1.0 / combinations as f64;
-        let estimate = taken.iter().map(|(sign, mean)| sign * mean.mean).sum::<f64>() * share;
-        let parts = taken.iter().map(|(_, mean)| (mean.variance * share * share, mean.freedom));
-        let variance: f64 = parts.clone().map(|(part, _)| part).sum();
-        let repeated = taken.iter().all(|(_, mean)| mean.freedom > 0.0);
+        let share = 1.0 / taken.len() as f64;
+        let cells = || taken.iter().flat_map(|cells| cells.iter());
+        let estimate = cells().map(|(sign, mean)| sign * mean.mean).sum::<f64>() * share;
+        // What rounding leaves of nothing is nothing.
+        let rounding = cells().map(|(_, mean)| mean.mean.abs()).sum::<f64>() * share * 1e-12;
+        let estimate = if estimate.abs() <= rounding { 0.0 } else { estimate };
+        let parts = || cells().map(|(_, mean)| (mean.variance * share * share, mean.freedom));
+        let variance: f64 = parts().map(|(part, _)| part).sum();
         // Welch and Satterthwaite.
-        let inverse: f64 = parts.map(|(part, freedom)| part * part / freedom.max(1.0)).sum();
-        let freedom = repeated.then(|| if inverse > 0.0 { variance * variance / inverse } else { f64::INFINITY });
-        Some(Contrast { estimate, variance, freedom, combinations })
+        let inverse: f64 = parts().map(|(part, freedom)| part * part / freedom.max(1.0)).sum();
+        let freedom = known.then(|| if inverse > 0.0 { variance * variance / inverse } else { f64::INFINITY });
+        Some(Contrast { estimate, variance, freedom, combinations: taken.len() })
     }
 
     fn student(&self) -> Option<StudentsT> {
@@ -164,6 +183,37 @@ impl Contrast {
     }
 }
 
+/// The cells that a contrast takes of the combination that `levels` is of, each with its sign; met at its first levels only.
+fn combination(
+    means: &BTreeMap<Vec<usize>, Mean>,
+    levels: &[usize],
+    of: Level,
+    under: Option<Level>,
+) -> Option<Vec<(f64, Mean)>> {
+    if levels[of.factor] != of.against || under.is_some_and(|under| levels[under.factor] != under.against) {
+        return None;
+    }
+    let at = |sign: f64, level: usize, under_level: usize| {
+        let mut levels = levels.to_vec();
+        levels[of.factor] = level;
+        if let Some(under) = under {
+            levels[under.factor] = under_level;
+        }
+        means.get(&levels).map(|mean| (sign, *mean))
+    };
+    match under {
+        None => [at(1.0, of.level, 0), at(-1.0, of.against, 0)].into_iter().collect(),
+        Some(under) => [
+            at(1.0, of.level, under.level),
+            at(-1.0, of.against, under.level),
+            at(-1.0, of.level, under.against),
+            at(1.0, of.against, under.against),
+        ]
+        .into_iter()
+        .collect(),
+    }
+}
+
 /// Which of some doubts are small enough that a false alarm among them all has 5%: Holm's step-down.
 fn holm(doubts: &[Option<f64>]) -> Vec<bool> {
     let mut known: Vec<(usize, f64)> =
@@ -172,7 +222,9 @@ fn holm(doubts: &[Option<f64>]) -> Vec<bool> {
     let mut found = vec![false; doubts.len()];
     let all = known.len();
     for (rank, (i, doubt)) in known.into_iter().enumerate() {
-        if doubt > DOUBT / (all - rank) as f64 {
+        // Not a number is no reason to be sure.
+        let sure = doubt <= DOUBT / (all - rank) as f64;
+        if !sure {
             break;
         }
         found[i] = true;
@@ -188,33 +240,38 @@ mod tests {
     use rand_pcg::Pcg64;
     use rand_pcg::rand_core::SeedableRng;
 
-    /// Four factors of two levels, with `effect` of the first factor, 40 more of both the second and the third, and noise that is ten
-    /// times as large under the last.
-    fn planted(effect: f64, repetitions: usize, seed: u64) -> Vec<Cell> {
+    /// Four factors of two levels, with `effect` of the first factor, 40 more of both the second and the third, noise that is ten
+    /// times as large under the last, and a host that drifts by 300 from one repetition to the next.
+    fn planted(effect: f64, repetitions: u32, seed: u64) -> Vec<Observed> {
         let mut random = Pcg64::seed_from_u64(seed);
         let noise = Normal::new(0.0, 1.0).unwrap();
-        let mut cells = Vec::new();
-        for number in 0..16 {
-            let levels: Vec<usize> = (0..4).map(|bit| number >> bit & 1).collect();
-            let mean = 500.0 + effect * levels[0] as f64 + 40.0 * (levels[1] * levels[2]) as f64;
-            let scatter = if levels[3] == 1 { 10.0 } else { 1.0 };
-            let values = (0..repetitions).map(|_| mean + scatter * noise.sample(&mut random)).collect();
-            cells.push(Cell { levels, values });
+        let mut observed = Vec::new();
+        for repetition in 1..=repetitions {
+            for number in 0..16_usize {
+                let levels: Vec<usize> = (0..4).map(|bit| number >> bit & 1).collect();
+                let mean = 500.0 + effect * levels[0] as f64 + 40.0 * (levels[1] * levels[2]) as f64;
+                let scatter = if levels[3] == 1 { 10.0 } else { 1.0 };
+                let value = mean + scatter * noise.sample(&mut random) + 300.0 * f64::from(repetition);
+                observed.push(Observed { levels, repetition, value });
+            }
         }
-        cells
+        observed
     }
 
     fn find(found: &[Effect], of: usize, under: Option<usize>) -> &Effect {
-        let level = |factor| Level { factor, level: 1 };
+        let level = |factor| Level { factor, level: 1, against: 0 };
         found.iter().find(|e| e.of == level(of) && e.under == under.map(level)).unwrap()
     }
 
+    const TWOS: [usize; 4] = [2; 4];
+
     #[test]
     fn what_was_planted_is_found_where_it_is() {
-        let found = effects(&[2, 2, 2, 2], &planted(100.0, 3, 2));
+        let found = effects(&TWOS, &planted(100.0, 3, 2), 0.0);
         assert_eq!(found.len(), 4 + 6);
         let first = find(&found, 0, None);
         assert!(first.significant && (first.estimate - 100.0).abs() <= first.margin.unwrap(), "{first:?}");
+        assert!(first.margin.unwrap() < 20.0, "the drift is no noise: {first:?}");
         assert!(!find(&found, 3, None).significant);
         let both = find(&found, 1, Some(2));
         assert!(both.significant && (both.estimate - 40.0).abs() <= both.margin.unwrap(), "{both:?}");
@@ -223,50 +280,80 @@ mod tests {
 
     #[test]
     fn a_factor_that_does_nothing_is_rarely_accused_and_intervals_hold_the_truth() {
-        let (mut accused, mut held) = (0, [0, 0]);
-        for seed in 0..400 {
-            let found = effects(&[2, 2, 2, 2], &planted(100.0, 3, seed));
-            // The second and the third have an effect of 20 each, by their interaction.
-            accused += usize::from(found.iter().any(|e| {
-                let nothing = e.of.factor == 3
-                    || e.under.is_some_and(|u| u.factor == 3)
-                    || (e.of.factor == 0 && e.under.is_some());
-                nothing && e.significant
-            }));
-            for (effect, (planted, held)) in
-                [find(&found, 0, None), find(&found, 1, Some(2))].iter().zip([100.0, 40.0].into_iter().zip(&mut held))
-            {
-                *held += usize::from((effect.estimate - planted).abs() <= effect.margin.unwrap());
+        for repetitions in [2, 3, 5] {
+            let (mut accused, mut held) = (0, [0, 0]);
+            for seed in 0..400 {
+                let found = effects(&TWOS, &planted(100.0, repetitions, seed), 0.0);
+                // The second and the third have an effect of 20 each, by their interaction.
+                accused += usize::from(found.iter().any(|e| {
+                    let last = |level: Level| level.factor == 3;
+                    let nothing = last(e.of) || e.under.is_some_and(last) || (e.of.factor == 0 && e.under.is_some());
+                    nothing && e.significant
+                }));
+                let two = [find(&found, 0, None), find(&found, 1, Some(2))];
+                for ((effect, planted), held) in two.iter().zip([100.0, 40.0]).zip(&mut held) {
+                    *held += usize::from((effect.estimate - planted).abs() <= effect.margin.unwrap());
+                }
             }
+            // 5% of 400 is 20, 95% is 380; four standard deviations of the binomial are 17.
+            assert!(accused <= 37, "{accused} of 400, {repetitions} repetitions");
+            assert!(held.iter().all(|held| *held >= 363), "{held:?} of 400, {repetitions} repetitions");
         }
-        // 5% of 400 is 20, 95% is 380; four standard deviations of the binomial are 17.
-        assert!(accused <= 37, "{accused} of 400");
-        assert!(held.iter().all(|held| *held >= 363), "{held:?} of 400");
     }
 
     #[test]
-    fn cells_that_are_missing_are_left_out_with_their_combination() {
-        let mut cells = planted(100.0, 3, 7);
-        cells.retain(|cell| cell.levels != [1, 0, 0, 0] && cell.levels != [0, 1, 1, 1]);
-        let found = effects(&[2, 2, 2, 2], &cells);
+    fn trials_that_are_missing_are_left_out_with_their_combination() {
+        let mut observed = planted(100.0, 3, 7);
+        // One cell was never measured, one once only.
+        observed.retain(|one| one.levels != [1, 0, 0, 0] && (one.levels != [0, 1, 1, 1] || one.repetition == 2));
+        let found = effects(&TWOS, &observed, 0.0);
         let first = find(&found, 0, None);
         assert_eq!(first.combinations, 6);
-        assert!((first.estimate - 100.0).abs() <= first.margin.unwrap(), "{first:?}");
+        assert!(first.significant && (first.estimate - 100.0).abs() <= first.margin.unwrap(), "{first:?}");
+    }
+
+    #[test]
+    fn a_level_without_the_figure_leaves_the_others() {
+        // Without a load there is no throughput.
+        let one = |level, repetition, value| Observed { levels: vec![level], repetition, value };
+        let observed = [one(1, 1, 10.0), one(1, 2, 11.0), one(2, 1, 20.0), one(2, 2, 21.0)];
+        let found = effects(&[3], &observed, 0.0);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].of, found[0].estimate), (Level { factor: 0, level: 2, against: 1 }, 10.0));
     }
 
     #[test]
     fn without_repetitions_nothing_is_certain() {
-        let found = effects(&[2, 2, 2, 2], &planted(100.0, 1, 7));
+        let found = effects(&TWOS, &planted(100.0, 1, 7), 0.0);
         assert!(found.iter().all(|effect| effect.margin.is_none() && !effect.significant));
         assert!((find(&found, 0, None).estimate - 100.0).abs() < 30.0);
-        assert_eq!(effects(&[2], &[]), []);
+        assert_eq!(effects(&[2], &[], 0.0), []);
+    }
+
+    #[test]
+    fn what_rounding_leaves_and_what_is_below_the_resolution_is_no_effect() {
+        let table = [([0, 0], 0.1), ([0, 1], 0.3), ([1, 0], 0.3), ([1, 1], 0.5)];
+        let twice = |repetition| {
+            move |(levels, value): &([usize; 2], f64)| Observed { levels: levels.to_vec(), repetition, value: *value }
+        };
+        let observed: Vec<Observed> = table.iter().map(twice(1)).chain(table.iter().map(twice(2))).collect();
+        let found = effects(&[2, 2], &observed, 0.0);
+        assert!(found.iter().all(|effect| effect.significant == effect.under.is_none()), "{found:?}");
+        assert!(effects(&[2, 2], &observed, 1.0).iter().all(|effect| !effect.significant));
     }
 
     #[test]
     fn by_hand() {
         // Means 10 and 13; variances 1 and 4 of three values each: of the difference (1 + 4) / 3.
-        let cell = |level, values: [f64; 3]| Cell { levels: vec![level], values: values.into() };
-        let found = effects(&[2], &[cell(0, [9.0, 10.0, 11.0]), cell(1, [11.0, 13.0, 15.0])]);
+        let one = |level, values: [f64; 3]| {
+            values.into_iter().zip(1..).map(move |(value, repetition)| Observed {
+                levels: vec![level],
+                repetition,
+                value,
+            })
+        };
+        let observed: Vec<Observed> = one(0, [9.0, 10.0, 11.0]).chain(one(1, [11.0, 13.0, 15.0])).collect();
+        let found = effects(&[2], &observed, 0.0);
         assert_eq!(found[0].estimate, 3.0);
         // Welch: (5/3)² / ((1/3)²/2 + (4/3)²/2) = 50/17 degrees of freedom.
         let student = StudentsT::new(0.0, 1.0, 50.0 / 17.0).unwrap();
@@ -278,13 +365,14 @@ mod tests {
     fn the_smallest_doubt_is_asked_most_of() {
         assert_eq!(holm(&[Some(0.03), Some(0.01), None, Some(0.2)]), [false, true, false, false]);
         assert_eq!(holm(&[Some(0.02), Some(0.01)]), [true, true]);
+        assert_eq!(holm(&[Some(f64::NAN)]), [false]);
     }
 
     proptest! {
         #[test]
-        fn any_cells_are_survived(cells in proptest::collection::vec((proptest::collection::vec(0_usize..3, 3), proptest::collection::vec(-1e12_f64..1e12, 0..4)), 0..30)) {
-            let cells: Vec<Cell> = cells.into_iter().map(|(levels, values)| Cell { levels, values }).collect();
-            for effect in effects(&[3, 3, 3], &cells) {
+        fn any_figures_are_survived(all in proptest::collection::vec((proptest::collection::vec(0_usize..3, 3), 1_u32..4, prop_oneof![-1e12_f64..1e12, Just(f64::NAN)]), 0..60)) {
+            let observed: Vec<Observed> = all.into_iter().map(|(levels, repetition, value)| Observed { levels, repetition, value }).collect();
+            for effect in effects(&[3, 3, 3], &observed, 1.0) {
                 prop_assert!(effect.estimate.is_finite() && effect.combinations > 0);
                 prop_assert!(effect.margin.is_none_or(|margin| margin >= 0.0));
             }

@@ -19,6 +19,9 @@ use std::str::FromStr;
 /// Most cells: each takes the seconds of a trial, several times.
 const MOST_CELLS: usize = 5_000;
 
+/// Longest warm-up, in seconds: iperf3's.
+const LONGEST_WARMUP_S: f64 = 60.0;
+
 /// What is asked: a whole file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -249,14 +252,14 @@ impl Matrix {
 
     fn check(&self) -> Result<(), String> {
         for protocol in [self.protocol, self.quick] {
-            let times = 0.0..=86_400.0;
-            if !times.contains(&protocol.warmup_s)
-                || !(0.1..=86_400.0).contains(&protocol.duration_s)
+            if !(0.0..=LONGEST_WARMUP_S).contains(&protocol.warmup_s)
+                || !(1.0..=86_400.0).contains(&protocol.duration_s)
                 || protocol.runs == 0
             {
-                return Err(
-                    "protocol and quick need a duration_s from 0.1, a warmup_s from 0, and at least one run".into()
-                );
+                return Err(format!(
+                    "protocol and quick need a duration_s from 1 to 86400, a warmup_s from 0 to {LONGEST_WARMUP_S} (iperf3 has no longer one), \
+                     and at least one run"
+                ));
             }
         }
         if self.probe.ping_ms < 2 {
@@ -285,6 +288,13 @@ impl Matrix {
         }
         if let Some(mtu) = self.vary.mtu.iter().find(|mtu| !(576..=9_000).contains(*mtu)) {
             return Err(format!("an MTU of {mtu} is none: use 576 to 9000"));
+        }
+        let needed = self.probe.frame_size.mtu();
+        if let Some(mtu) = self.vary.mtu.iter().find(|mtu| usize::from(**mtu) < needed) {
+            let size = self.probe.frame_size.with_fcs();
+            return Err(format!(
+                "the probe's frames of {size} bytes need an MTU of {needed}, and one of {mtu} is asked for"
+            ));
         }
         let cells: usize = factors.iter().map(|factor| factor.levels.len()).product();
         if cells > MOST_CELLS {
@@ -353,7 +363,7 @@ impl Matrix {
         turns
     }
 
-    /// Every combination.
+    /// Every combination; without a load, in one direction only.
     pub fn cells(&self) -> Vec<Vec<usize>> {
         let mut cells = vec![Vec::new()];
         for factor in self.factors() {
@@ -363,6 +373,11 @@ impl Matrix {
                 .flat_map(|cell| levels.clone().map(move |level| [&cell[..], &[level]].concat()))
                 .collect();
         }
+        let first = self.vary.direction.first().copied().unwrap_or(Direction::Forward);
+        cells.retain(|cell| {
+            let settings = self.settings(cell);
+            settings.load != Load::None || settings.direction == first
+        });
         cells
     }
 }
@@ -397,6 +412,14 @@ mod tests {
     }
 
     #[test]
+    fn nothing_goes_no_way() {
+        let matrix =
+            Matrix::parse("title = \"\"\n[vary]\nload = [\"none\", \"tcp\"]\ndirection = [\"back\", \"forward\"]\n")
+                .unwrap();
+        assert_eq!(matrix.cells(), [[0, 0], [1, 0], [1, 1]]);
+    }
+
+    #[test]
     fn each_repetition_has_every_cell_once_in_an_order_of_its_own() {
         let matrix = Matrix::parse(MATRIX).unwrap();
         let order = matrix.order(3);
@@ -420,6 +443,8 @@ mod tests {
         assert!(refused("\"none\"", "\"sctp\"").contains("no load"));
         assert!(refused("2 kpps", "fast").contains("rate"));
         assert!(refused("[vary]", "[vary]\nmtu = [68]").contains("MTU of 68"));
+        assert!(refused("[vary]", "frame_size = 1518\n[vary]\nmtu = [1500, 576]").contains("one of 576"));
+        assert!(refused("[probe]", "[quick]\nwarmup_s = 61\nduration_s = 1\nruns = 1\n[probe]").contains("warmup_s"));
         assert!(refused("[vary]", "[vary]\ncolour = [1]").contains("colour"));
         assert!(Matrix::parse("title = \"\"\n[vary]\n").unwrap_err().contains("no levels"));
         let many: Vec<String> = (2000..2400).map(|n| format!("\"pfifo limit {n}\"")).collect();

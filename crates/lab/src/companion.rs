@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,6 +33,7 @@ pub struct Companion {
     child: Child,
     /// Read all the time: a program whose output nobody takes stops.
     output: Option<Output>,
+    complaints: Option<Output>,
     mark: String,
     _noted: Noted,
 }
@@ -46,12 +47,12 @@ impl Companion {
         // Before it is there: the mark is all that it takes to find it.
         let noted = settings::note(KIND, None, &mark, &mark)?;
         let mut command = crate::program::command(program, args);
-        command.env(MARK, &mark).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.env(MARK, &mark).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A Ctrl-C at the terminal is for us, who end it.
         command.process_group(0);
         let mut child = within(netns, || command.spawn())?.map_err(|e| unstarted(program, args, e))?;
-        let output = child.stdout.take().map(Output::read);
-        Ok(Companion { child, output, mark, _noted: noted })
+        let (output, complaints) = (child.stdout.take().map(Output::read), child.stderr.take().map(Output::read));
+        Ok(Companion { child, output, complaints, mark, _noted: noted })
     }
 
     /// Its process.
@@ -64,11 +65,13 @@ impl Companion {
         self.child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 
-    /// What it printed, once it has ended; after so long it is ended.
-    pub fn output(mut self, patience: Duration) -> String {
-        self.wait(patience);
+    /// What it printed, and the last line that it complained with, once it has ended; at that time it is ended.
+    pub fn output(mut self, due: Instant) -> (String, Option<String>) {
+        self.wait(due.saturating_duration_since(Instant::now()));
         self.end();
-        self.output.take().map_or(String::new(), Output::so_far)
+        let text = |output: Option<Output>| output.map_or(String::new(), Output::so_far);
+        let complaint = text(self.complaints.take()).lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned);
+        (text(self.output.take()), complaint)
     }
 
     fn wait(&mut self, patience: Duration) {
@@ -105,12 +108,12 @@ struct Output {
 }
 
 impl Output {
-    fn read(mut stdout: ChildStdout) -> Output {
+    fn read(mut stream: impl Read + Send + 'static) -> Output {
         let bytes: Arc<Mutex<Vec<u8>>> = Arc::default();
         let into = bytes.clone();
         let reader = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            while let Ok(count @ 1..) = stdout.read(&mut buffer) {
+            while let Ok(count @ 1..) = stream.read(&mut buffer) {
                 into.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..count]);
             }
         });
@@ -187,10 +190,13 @@ mod tests {
     #[test]
     fn what_it_printed_is_handed_out() {
         let much = Companion::start(None, "sh", &["-c", "yes 1234567 | head -n 100000; echo end"]).unwrap();
-        let printed = much.output(Duration::from_secs(60));
+        let (printed, complaint) = much.output(Instant::now() + Duration::from_secs(60));
         assert!(printed.len() == 800_004 && printed.ends_with("end\n"), "{}", printed.len());
-        let endless = Companion::start(None, "sh", &["-c", "echo begun; sleep 600"]).unwrap();
-        assert_eq!(endless.output(Duration::from_millis(300)), "begun\n");
+        assert_eq!(complaint, None);
+        let endless = Companion::start(None, "sh", &["-c", "echo begun; echo no >&2; sleep 600"]).unwrap();
+        // It is ended when its time is over; long enough for a shell to begin.
+        let (printed, complaint) = endless.output(Instant::now() + Duration::from_secs(3));
+        assert_eq!((printed.as_str(), complaint.as_deref()), ("begun\n", Some("no")));
     }
 
     #[test]

@@ -24,19 +24,21 @@ impl Server {
     ///
     /// Errors: the program isn't there, or doesn't listen.
     pub fn start(netns: Option<&str>, address: Ipv4Addr) -> Result<Server, LoadError> {
+        let said = |why: String| LoadError::Said { program: PROGRAM, why };
+        if listens(netns, address)? {
+            return Err(said(format!("somebody else listens on {address}:{PORT}")));
+        }
         let args = ["-s", "-B", &address.to_string(), "-p", &PORT.to_string()];
         let mut running = Companion::start(netns, PROGRAM, &args)?;
         let begun = Instant::now();
-        while !listens(netns, address)? {
-            if running.ended().is_some() || begun.elapsed() > LISTENS {
-                return Err(LoadError::Said {
-                    program: PROGRAM,
-                    why: format!("no server listens on {address}:{PORT}"),
-                });
+        while running.ended().is_none() && begun.elapsed() < LISTENS {
+            if listens(netns, address)? {
+                return Ok(Server(running));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(Server(running))
+        let (_, complaint) = running.output(Instant::now());
+        Err(said(complaint.unwrap_or_else(|| format!("no server listens on {address}:{PORT}"))))
     }
 
     /// Its process.
@@ -60,6 +62,7 @@ fn listens(netns: Option<&str>, address: Ipv4Addr) -> Result<bool, LoadError> {
 pub struct Client {
     running: Companion,
     transport: Transport,
+    due: Instant,
 }
 
 /// What is sent.
@@ -73,10 +76,10 @@ pub struct Asked {
     pub flows: u8,
     /// Whether the server sends.
     pub back: bool,
-    /// How long.
-    pub lasts: Duration,
-    /// Of it, the beginning that doesn't count.
-    pub warmup: Duration,
+    /// How long it counts, in whole seconds.
+    pub seconds: u64,
+    /// How long it goes on before that, in whole seconds; 60 at the most.
+    pub warmup: u64,
 }
 
 impl Client {
@@ -84,11 +87,8 @@ impl Client {
     ///
     /// Errors: the program isn't there.
     pub fn start(netns: Option<&str>, asked: Asked) -> Result<Client, LoadError> {
-        let Asked { to, transport, flows, back, lasts, warmup } = asked;
-        // Whole seconds: its clock knows no parts of one.
-        let seconds = |time: Duration| (time.as_secs_f64().ceil() as u64).to_string();
-        let words =
-            [to.to_string(), PORT.to_string(), seconds(lasts).max("1".into()), seconds(warmup), flows.to_string()];
+        let Asked { to, transport, flows, back, seconds, warmup } = asked;
+        let words = [to.to_string(), PORT.to_string(), seconds.to_string(), warmup.to_string(), flows.to_string()];
         let mut args = vec!["-J", "-c", &words[0], "-p", &words[1], "-t", &words[2], "-O", &words[3], "-P", &words[4]];
         let rate;
         if let Transport::Udp(bits) = transport {
@@ -99,7 +99,8 @@ impl Client {
         if back {
             args.push("-R");
         }
-        Ok(Client { running: Companion::start(netns, PROGRAM, &args)?, transport })
+        let due = Instant::now() + Duration::from_secs(seconds + warmup) + PATIENCE;
+        Ok(Client { running: Companion::start(netns, PROGRAM, &args)?, transport, due })
     }
 
     /// Its process.
@@ -116,7 +117,11 @@ impl Client {
     ///
     /// Errors: it says that it failed, or what it printed can't be read.
     pub fn end(self) -> Result<Loaded, LoadError> {
-        parse(&self.running.output(PATIENCE), self.transport)
+        let (printed, complaint) = self.running.output(self.due);
+        match complaint {
+            Some(why) if printed.trim().is_empty() => Err(LoadError::Said { program: PROGRAM, why }),
+            _ => parse(&printed, self.transport),
+        }
     }
 }
 
@@ -231,22 +236,28 @@ mod tests {
             Err(LoadError::Lab(error)) => return usect_testing::skip(&error.to_string()),
             Err(error) => panic!("{error}"),
         };
-        let second = Duration::from_secs(1);
-        let asked = Asked {
-            to: address,
-            transport: Transport::Udp(1_000_000),
-            flows: 2,
-            back: false,
-            lasts: second,
-            warmup: Duration::ZERO,
-        };
-        let client = Client::start(None, asked).unwrap();
-        let loaded = client.end().unwrap();
+        let error = Server::start(None, address).err().unwrap().to_string();
+        assert!(error.contains("somebody else listens"), "{error}");
+        let transport = Transport::Udp(1_000_000);
+        let asked = Asked { to: address, transport, flows: 2, back: false, seconds: 1, warmup: 1 };
+        let loaded = Client::start(None, asked).unwrap().end().unwrap();
         assert!(loaded.bits_per_second > 0.0 && loaded.datagrams.unwrap() > 0, "{loaded:?}");
-        let client = Client::start(None, Asked { lasts: 600 * second, ..asked }).unwrap();
+        // As long as its patience, or longer: that begins when it is over.
+        let client = Client::start(None, Asked { seconds: 600, warmup: 0, ..asked }).unwrap();
+        let begun = Instant::now();
+        while connections(address) == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it connects");
+        }
         drop(server);
-        let error = client.end().unwrap_err().to_string();
-        assert!(error.starts_with("iperf3: "), "{error}");
+        let error = client.end().unwrap_err();
+        assert!(matches!(&error, LoadError::Said { why, .. } if !why.contains("without a report")), "{error}");
+    }
+
+    /// Established connections to the server there.
+    fn connections(address: Ipv4Addr) -> usize {
+        let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let there = format!("{:08X}:{PORT:04X}", u32::from_ne_bytes(address.octets()));
+        sockets.lines().filter(|line| line.split_whitespace().nth(1) == Some(&there) && line.contains(" 01 ")).count()
     }
 
     proptest! {

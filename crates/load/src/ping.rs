@@ -2,7 +2,7 @@
 
 use crate::LoadError;
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use usect_core::matrix::Pinged;
 use usect_lab::companion::Companion;
 
@@ -11,31 +11,37 @@ const PROGRAM: &str = "ping";
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A running ping.
-pub struct Ping(Companion);
+pub struct Ping {
+    companion: Companion,
+    due: Instant,
+}
 
 impl Ping {
     /// Starts to ask a host, so often and so many times.
     ///
     /// Errors: the namespace or the program isn't there.
     pub fn start(netns: Option<&str>, to: Ipv4Addr, every: Duration, times: u64) -> Result<Ping, LoadError> {
+        let due = Instant::now() + every.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX)) + PATIENCE;
         let (every, times) = (format!("{:.3}", every.as_secs_f64()), times.max(1).to_string());
         let args = ["-n", "-W", "1", "-i", &every, "-c", &times, &to.to_string()];
-        Ok(Ping(Companion::start(netns, PROGRAM, &args)?))
+        Ok(Ping { companion: Companion::start(netns, PROGRAM, &args)?, due })
     }
 
     /// Its process.
     pub fn pid(&self) -> u32 {
-        self.0.pid()
+        self.companion.pid()
     }
 
     /// What it saw.
     ///
     /// Errors: it can't be read.
     pub fn end(self) -> Result<Pinged, LoadError> {
-        let printed = self.0.output(PATIENCE);
-        parse(&printed).ok_or_else(|| LoadError::Unreadable {
-            program: PROGRAM,
-            why: printed.lines().last().unwrap_or("nothing").to_owned(),
+        let (printed, complaint) = self.companion.output(self.due);
+        parse(&printed).ok_or_else(|| match complaint {
+            Some(why) => LoadError::Said { program: PROGRAM, why },
+            None => {
+                LoadError::Unreadable { program: PROGRAM, why: printed.lines().last().unwrap_or("nothing").to_owned() }
+            }
         })
     }
 }
@@ -73,6 +79,21 @@ mod tests {
         assert_eq!(found, Pinged { sent: 3, rtts_ns: vec![37_000, 12_000_000] });
         assert_eq!(parse("PING 198.18.0.2\n"), None);
         assert_eq!(parse(&PRINTED.replace("3 packets", "1 packets")), None, "more answers than questions");
+    }
+
+    #[test]
+    fn nobody_on_the_way_is_said_in_its_own_words() {
+        if !usect_testing::root() {
+            return;
+        }
+        let asked = Ping::start(None, Ipv4Addr::new(127, 0, 0, 1), Duration::from_millis(10), 3);
+        match asked {
+            Ok(ping) => assert_eq!(ping.end().unwrap().sent, 3),
+            Err(error) => return usect_testing::skip(&error.to_string()),
+        }
+        // It wants to be asked twice before it asks everybody.
+        let error = Ping::start(None, Ipv4Addr::BROADCAST, Duration::from_millis(10), 1).unwrap().end().unwrap_err();
+        assert!(error.to_string().starts_with("ping: ") && matches!(error, LoadError::Said { .. }), "{error}");
     }
 
     proptest! {

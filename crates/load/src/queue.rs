@@ -64,12 +64,16 @@ impl Watch {
     ///
     /// Errors: `tc` can't tell.
     pub fn look(&mut self) -> Result<(), LoadError> {
-        self.last = look(self.netns.as_deref(), &self.interface)?;
-        self.looks += 1;
-        self.packets += self.last.packets;
-        self.most.packets = self.most.packets.max(self.last.packets);
-        self.most.bytes = self.most.bytes.max(self.last.bytes);
+        self.saw(look(self.netns.as_deref(), &self.interface)?);
         Ok(())
+    }
+
+    fn saw(&mut self, look: Look) {
+        self.looks += 1;
+        self.packets += look.packets;
+        self.most.packets = self.most.packets.max(look.packets);
+        self.most.bytes = self.most.bytes.max(look.bytes);
+        self.last = look;
     }
 
     /// What was seen.
@@ -123,19 +127,14 @@ mod tests {
 
     #[test]
     fn looks_are_summed_up() {
-        let first = Look { drops: 10, ..Look::default() };
-        let mut watch = Watch {
-            netns: None,
-            interface: "lo".into(),
-            first: first.clone(),
-            last: first,
-            looks: 0,
-            packets: 0,
-            most: Look::default(),
-        };
-        watch.look().unwrap();
+        let look =
+            |packets, bytes, drops| Look { kinds: vec!["pfifo".into()], packets, bytes, drops, requeues: drops / 2 };
+        let mut watch = Watch::begin(None, "lo").unwrap();
+        watch.first = look(0, 0, 10);
+        [look(4, 400, 10), look(10, 300, 14), look(1, 100, 20)].into_iter().for_each(|look| watch.saw(look));
         let queue = watch.end();
-        assert_eq!((&queue.interface[..], &queue.kind[..], queue.looks, queue.drops), ("lo", "noqueue", 1, 0));
+        assert_eq!((queue.looks, queue.mean_packets, queue.most_packets, queue.most_bytes), (3, 5.0, 10, 400));
+        assert_eq!((queue.drops, queue.requeues, queue.kind.as_str()), (10, 5, "pfifo"));
     }
 
     proptest! {

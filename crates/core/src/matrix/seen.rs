@@ -83,7 +83,8 @@ pub struct Probed {
 pub struct Pinged {
     /// Echo requests sent.
     pub sent: u64,
-    /// Round-trip times of those that were answered, in nanoseconds, to the microsecond.
+    /// Round-trip times of those that were answered, in nanoseconds; `ping` tells three digits, so from a millisecond on no single
+    /// microseconds.
     pub rtts_ns: Vec<u64>,
 }
 
