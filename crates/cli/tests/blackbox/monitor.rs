@@ -197,11 +197,14 @@ fn is_scraped(native: bool, query: &str, tolerance: std::ops::RangeInclusive<f64
         until("Prometheus has counters", || prometheus.ask("usect_frames_sent_total").filter(|&sent| sent > 0.0));
     assert!(sent >= 400.0 && prometheus.answer("usect_frames_total{class=\"received\"}") >= 400.0, "{sent}");
     let median = until("Prometheus has a median", || prometheus.ask(query).filter(|median| median.is_finite()));
-    let truth = intervals(&world)[0].median_ns().unwrap() / 1e9;
-    assert!(tolerance.contains(&(median / truth)), "{query}: {median}, and the log has {truth}");
     assert_eq!(prometheus.answer("usect_up"), 1.0);
     let bound = prometheus.answer("usect_write_operations_bound");
-    assert!((bound * truth * 2.0 - 10.0).abs() < 1.0, "{bound}");
+    // On a busy host no interval is like the next: it is one of those that the log has.
+    let truths: Vec<f64> = intervals(&world).iter().filter_map(|interval| Some(interval.median_ns()? / 1e9)).collect();
+    let [least, most] = [f64::min, f64::max].map(|pick| truths.iter().copied().reduce(pick).unwrap());
+    let within = tolerance.start() * least..=tolerance.end() * most;
+    assert!(within.contains(&median), "{query}: {median}, and the log has {truths:?}");
+    assert!(truths.iter().any(|truth| (bound * truth * 2.0 - 10.0).abs() < 1.0), "{bound}: {truths:?}");
     ends_well(&mut run);
     world.assert_clean();
 }
