@@ -72,6 +72,24 @@ pub(crate) fn run(args: &Dissect) -> Result<ExitCode> {
     if args.lasts == Some(0) {
         bail!("--lasts 0 observes nothing: give it a second or more");
     }
+    for (flag, given, number) in [
+        ("--cold-start", args.cold_start.is_some(), "1a"),
+        ("--no-module", args.no_module, "1b"),
+        ("--pci", args.pci.is_some(), "3"),
+        ("--memcached", args.memcached.is_some(), "6b"),
+        ("--nic-tx", args.nic_tx.is_some(), "7"),
+        ("--switch-tx", args.switch_tx.is_some(), "8"),
+        ("--cables", !args.cables.is_empty(), "cable"),
+    ] {
+        // The ports of a card are those of the cables too.
+        let goes = |(wanted, _): &(&str, Experiment)| *wanted == number || (number == "7" && *wanted == "cable");
+        if given && !wanted.iter().any(goes) {
+            bail!("{flag} is for experiment {number}, which --only leaves out");
+        }
+    }
+    if let Some(path) = &args.cold_start {
+        std::fs::metadata(path).with_context(|| format!("{} can't be read", path.display()))?;
+    }
     if !(0.0..=1e6).contains(&args.nic_cable) {
         bail!("--nic-cable is a length in metres, from 0");
     }
@@ -124,7 +142,15 @@ pub(crate) fn run(args: &Dissect) -> Result<ExitCode> {
         say(usect_report::table(&stored.run, std::io::stdout().is_terminal()))?;
         say(format!("report: {}", folder.path().join("report.html").display()))?;
     }
-    Ok(if stop.load(Relaxed) { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    let measured = |row: &Row| row.latency.is_some() || (row.account.is_some() && row.unavailable.is_none());
+    let any = stored.run.header.dissect.as_ref().is_some_and(|dissection| dissection.rows.iter().any(measured));
+    if stop.load(Relaxed) {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    if !any {
+        bail!("nothing was measured: each row says why");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The other process of experiment 2.
@@ -136,8 +162,11 @@ pub(crate) fn echo(core: usize) -> Result<ExitCode> {
 
 /// The experiments that were named, in order; `2` names 2a and 2b.
 fn wanted(only: &[String]) -> Result<Vec<(&'static str, Experiment)>> {
+    // By its number, by a row's of it (8a of 8), or all of one number (2).
     let named = |number: &str, name: &str| {
-        number.strip_prefix(name).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+        let letters = |rest: Option<&str>| rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_lowercase()));
+        letters(number.strip_prefix(name))
+            || (number.len() == 1 && letters(name.strip_prefix(number)) && name.len() == 2)
     };
     if let Some(unknown) =
         only.iter().find(|name| name.is_empty() || !EXPERIMENTS.iter().any(|(number, _)| named(number, name)))

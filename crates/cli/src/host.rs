@@ -19,7 +19,9 @@ pub(crate) fn run(command: &Host) -> Result<ExitCode> {
         Host::Tune(args) => tune(args),
         Host::Restore => {
             let said = usect_rig::recover()?;
-            if said.is_empty() {
+            if let Some(pid) = tune::holder() {
+                say(format!("process {pid} holds a profile, and puts it back itself"))?;
+            } else if said.is_empty() {
                 say("nothing is to be put back")?;
             }
             said.iter().try_for_each(say)?;
@@ -38,6 +40,13 @@ fn check(args: &Check) -> Result<ExitCode> {
         [] => usect_lab::cards()?,
         named => named.iter().map(|name| usect_lab::named(name)).collect::<Result<_, _>>()?,
     };
+    if let Some(pid) = tune::holder() {
+        complain(format_args!("usect: process {pid} holds a profile: what follows is with its settings"));
+    } else if tune::is_left_behind() {
+        complain(
+            "usect: a killed run left settings changed: what follows is with them, and `usect host restore` puts them back",
+        );
+    }
     let facts = usect_rig::host::watch(cores, &links);
     let place = |link: &usect_lab::Link| format!("{}.{}", link.netns.as_deref().unwrap_or("host"), link.interface);
     let found = usect_procedure::host::check(&facts, cores, &links.iter().map(place).collect::<Vec<_>>());
@@ -73,14 +82,13 @@ fn tune(args: &Tune) -> Result<ExitCode> {
     for sentence in usect_rig::recover()? {
         complain(format_args!("usect: {sentence}"));
     }
+    let place = tune::cores(&args.profile, &scope, &audit::online_cores());
+    let cores = place.map_err(|why| anyhow::anyhow!("profile {} can't be placed: {why}", args.profile))?;
     // From here on a signal ends the command, and the settings are put back.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
     let tuned = Tuned::apply(&args.profile, &scope)?;
     tuned.wanted.iter().for_each(|wanted| complain(format_args!("  {:<9} {wanted}", wanted.part)));
-    match tune::cores(&args.profile, &scope, &audit::online_cores()) {
-        Ok(cores) => tune::run_on(&cores)?,
-        Err(why) => complain(format_args!("  {:<9} not done: {why}", args.profile.to_string())),
-    }
+    tune::run_on(&cores)?;
     let child = Command::new(&args.command[0]).args(&args.command[1..]).spawn();
     let child = child.with_context(|| format!("`{}` can't be started", args.command[0]))?;
     let ended = wait(child, signals);

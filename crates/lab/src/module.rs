@@ -47,6 +47,9 @@ impl Module {
     ///
     /// Errors: why that can't be done, in words that go on after "because".
     pub fn load(stop: &AtomicBool) -> Result<Module, String> {
+        if !Path::new("/proc/modules").exists() {
+            return Err("this kernel has no modules".into());
+        }
         let release = nix::sys::utsname::uname().map_err(|e| format!("the kernel's release can't be read: {e}"))?;
         let headers = Path::new("/lib/modules").join(release.release()).join("build");
         if !headers.join("Makefile").exists() {

@@ -56,6 +56,11 @@ pub fn holder() -> Option<u32> {
     settings::holder(KIND).ok().flatten()
 }
 
+/// Whether a process that is gone left settings changed.
+pub fn is_left_behind() -> bool {
+    settings::stale(KIND).is_ok_and(|stale| !stale.is_empty())
+}
+
 /// Something that a profile wants.
 struct Wish {
     part: &'static str,

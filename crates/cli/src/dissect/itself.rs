@@ -56,7 +56,7 @@ fn by_ebpf(bench: &Bench, no_module: &str) -> Result<Vec<Row>> {
         "approximated by eBPF: gaps between readings of CLOCK_MONOTONIC, of which the counter is a part; {interrupts}; no \
          kernel module, because {no_module}"
     );
-    Ok(vec![Row::of("1b", "clock, in the kernel", how).spent(&found)])
+    Ok(vec![Row::of("1b", "clock, in the kernel, by eBPF", how).spent(&found)])
 }
 
 pub(super) fn user_space(bench: &mut Bench) -> Result<Vec<Row>> {

@@ -143,18 +143,12 @@ fn ports_of_the_users_are_a_card_a_switch_and_cables() {
     ] {
         output("ip", args);
     }
-    let between = [
-        "--nic-tx",
-        "packet:near",
-        "--nic-rx",
-        "packet:far",
-        "--switch-tx",
-        "packet:near",
-        "--switch-rx",
-        "packet:far",
-    ];
-    let asked = |only| [&["dissect", "--only", only, "--lasts", "300ms", "--cables", "1,10,3"][..], &between].concat();
-    let done = world.told(&asked("7,8,cable"), "\n1\n10\n\n3\n");
+    let asked = |only| {
+        let card = ["--nic-tx", "packet:near", "--nic-rx", "packet:far", "--cables", "1,10,3"];
+        [&["dissect", "--only", only, "--lasts", "300ms"][..], &card].concat()
+    };
+    let switch = ["--switch-tx", "packet:near", "--switch-rx", "packet:far"];
+    let done = world.told(&[&asked("7,8,cable")[..], &switch].concat(), "\n1\n10\n\n3\n");
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.stderr.contains("join packet:near and packet:far by 10 m of cable"), "{done:?}");
     let (run, _) = world.newest_run();
@@ -169,7 +163,7 @@ fn ports_of_the_users_are_a_card_a_switch_and_cables() {
     );
     // Whoever doesn't say that it is in is not waited for.
     let done = world.told(&asked("cable"), "1\n");
-    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(done.code, Some(2), "{done:?}");
     let (run, _) = world.newest_run();
     assert!(row(&run, "cable").unavailable.as_ref().unwrap().contains("the cable of 10 m"), "{run:?}");
     output("ip", &["link", "del", "near"]);
@@ -187,6 +181,10 @@ fn what_can_not_be_dissected_is_one_sentence() {
         (&["dissect", "--lasts", "soon"], "is not a time"),
         (&["dissect", "--nic-tx", "xdp:eth1"], "--nic-rx"),
         (&["dissect", "--nic-tx", "xdp:a", "--nic-rx", "xdp:b", "--cables", "2,2"], "different lengths"),
+        (&["dissect", "--cold-start", "/none.txt"], "can't be read"),
+        (&["dissect", "--only", "2a,3a", "--no-module"], "--no-module is for experiment 1b"),
+        (&["dissect", "--only", "2a", "--nic-tx", "xdp:a", "--nic-rx", "xdp:b"], "which --only leaves out"),
+        (&["dissect", "--only", "2ab"], "no experiment"),
         (&["dissect", "--memcached", "nowhere"], "nowhere"),
         (&["dissect", "--topology", "/none.toml"], "can't be read"),
         (&["dissect", "--topology", &broken], "from 0"),
@@ -199,7 +197,9 @@ fn what_can_not_be_dissected_is_one_sentence() {
     let (run, _) = world.newest_run();
     assert!(row(&run, "3").unavailable.as_ref().unwrap().contains("no PCI device"), "{run:?}");
     assert!(row(&run, "2a").latency.is_some());
-    world.succeeds(&["dissect", "--only", "6b", "--memcached", "127.0.0.1:1", "--lasts", "50ms"]);
+    // Where nothing at all was measured, the code says so too.
+    let done = world.usect(&["dissect", "--only", "6b", "--memcached", "127.0.0.1:1", "--lasts", "50ms"]);
+    assert!(done.code == Some(2) && done.stderr.contains("nothing was measured"), "{done:?}");
     let (run, _) = world.newest_run();
     assert!(row(&run, "6b").unavailable.as_ref().unwrap().contains("127.0.0.1:1"), "{run:?}");
     world.assert_clean();

@@ -263,9 +263,9 @@ fn the_image_without_an_operating_system_fills_row_1a() {
     assert!(row.account.as_ref().unwrap().contains("QEMU"), "{row:?}");
     let cut = std::fs::read_to_string(printed).unwrap().replace("usect-cold end", "");
     let cut = world.file("cut.txt", &cut);
-    let run: Run =
-        serde_json::from_str(&world.succeeds(&["dissect", "--only", "1a", "--cold-start", &cut, "--json"]).stdout)
-            .unwrap();
+    let done = world.usect(&["dissect", "--only", "1a", "--cold-start", &cut, "--json"]);
+    assert_eq!(done.code, Some(2), "{done:?}");
+    let run: Run = serde_json::from_str(&done.stdout).unwrap();
     let why = run.header.dissect.unwrap().rows[0].unavailable.clone().unwrap();
     assert!(why.contains("in the middle"), "{why}");
 }

@@ -158,9 +158,12 @@ fn every_setting_is_as_before_after_a_kill_and_the_next_start() {
     assert!(!changed(&before).is_empty());
     // Whoever else wants to change something has to wait.
     assert!(world.usect(&["host", "tune", "quiet", "--", "true"]).refused().contains("already"));
+    assert!(world.usect(&["host", "check"]).stderr.contains("holds a profile"));
+    assert!(world.succeeds(&["host", "restore"]).stdout.contains("puts it back itself"));
     tune.signal(Signal::SIGKILL);
     tune.end();
     assert!(!changed(&before).is_empty(), "nobody has put it back yet");
+    assert!(world.usect(&["host", "check"]).stderr.contains("a killed run left settings changed"));
     let said = world.succeeds(&["host", "restore"]).stdout;
     assert!(said.contains("put the host's settings back"), "{said}");
     assert_eq!(changed(&before), Vec::<PathBuf>::new());
@@ -270,6 +273,7 @@ fn what_can_not_be_done_is_one_sentence_and_changes_nothing() {
         (&["host", "tune", "fast", "--", "true"][..], "there is no profile"),
         (&["host", "tune", "local+remote", "--", "true"], "two nodes"),
         (&["host", "tune", "quiet"], "COMMAND"),
+        (&["host", "tune", "remote", "--", "true"], "whose node?"),
         (&["host", "tune", "isolated", "--others", "4095", "--", "true"], "no core 4095"),
         (&["host", "tune", "quiet", "--interface", "none0", "--", "true"], "none0"),
         (&["host", "check", "--cores", "4095"], "no core 4095"),
