@@ -2,9 +2,7 @@
 
 use crate::StoredRun;
 use usect_core::run::{ClientRecord, TrialRecord};
-use usect_core::scenario::Case;
 use usect_core::stall::CoreStalls;
-use usect_core::trial::Trial;
 
 /// Line styles, one per client (or per run, when several are laid over each other), so that no plot
 /// rests on colour alone. Dots are the truth's.
@@ -26,19 +24,17 @@ pub(crate) struct Series<'a> {
 }
 
 impl<'a> Series<'a> {
-    /// Every client of every run; a name has the same colour in all of them.
+    /// Every client of every run; a name has the same colour in all of them, and under every profile.
     pub(crate) fn all(runs: &'a [StoredRun]) -> Vec<Series<'a>> {
-        let mut names: Vec<&str> = Vec::new();
+        let (mut names, mut profiles) = (Vec::new(), Vec::new());
         let mut all = Vec::new();
         for (index, run) in runs.iter().enumerate() {
             for client in &run.run.clients {
-                let known = names.iter().position(|&n| n == client.client);
-                let color = known.unwrap_or(names.len());
-                if known.is_none() {
-                    names.push(&client.client);
-                }
+                let color = place(&mut names, plain_name(client));
+                let profile = client.case.profile.map(|profile| place(&mut profiles, profile));
+                let of_run = if runs.len() > 1 { Some(index) } else { profile };
                 // Where colours come round again, dashes and symbols have moved on.
-                let dash = if runs.len() > 1 { index } else { color } + color / COLORS;
+                let dash = of_run.unwrap_or(color) + color / COLORS;
                 all.push(Series { run, letter: letter(runs.len(), index), client, color: color % COLORS, dash });
             }
         }
@@ -62,10 +58,8 @@ impl<'a> Series<'a> {
 
     /// Its name but for the profile, and the profile, where a run varies them.
     pub(crate) fn profile(&self) -> Option<(String, String)> {
-        let trial = &self.trials().next()?.trial;
-        let profile = trial.case.profile?;
-        let rest = Trial { case: Case { profile: None, ..trial.case }, ..trial.clone() };
-        Some((labelled(self.letter, &rest.label()), profile.to_string()))
+        let profile = self.client.case.profile?;
+        Some((labelled(self.letter, &plain_name(self.client)), profile.to_string()))
     }
 
     /// Its trials.
@@ -77,6 +71,22 @@ impl<'a> Series<'a> {
     /// Its stalls per run and thread.
     pub(crate) fn stalls(&self) -> impl Iterator<Item = (u32, &'a CoreStalls)> + use<'a> {
         self.trials().flat_map(|t| t.measured.stalls.iter().map(move |s| (t.trial.run, s)))
+    }
+}
+
+/// The place of something among what was met so far, to which it is added.
+fn place<T: PartialEq>(known: &mut Vec<T>, one: T) -> usize {
+    known.iter().position(|other| *other == one).unwrap_or_else(|| {
+        known.push(one);
+        known.len() - 1
+    })
+}
+
+/// A client's name but for the profile that it measured under.
+fn plain_name(client: &ClientRecord) -> String {
+    match client.case.profile {
+        Some(profile) => client.client.replacen(&format!(", {profile}"), "", 1),
+        None => client.client.clone(),
     }
 }
 

@@ -142,9 +142,7 @@
     box.innerHTML = panels.map(([of, id]) => `<div><h3>${escape(of)}</h3><div class="plot" id="${id}"></div></div>`).join("");
     panels.forEach(([of, id]) => {
       const traces = all.filter((c) => c.settings.of === of).flatMap((c) => {
-        // There are no fewer clients than profiles: a profile has the style of the client at its place.
-        const { color, dash } = data.clients[profiles.indexOf(c.settings.profile)];
-        const styled = { ...c, label: c.settings.profile, color, dash };
+        const styled = { ...c, label: c.settings.profile, color: profiles.indexOf(c.settings.profile) % PRINT_PALETTE.length };
         const reference = truthLine(styled, above, [1, lowest]).map((trace) => ({ ...trace, showlegend: false }));
         return [...reference, ...tailCurves(styled, measured(c), styled.label)];
       });
