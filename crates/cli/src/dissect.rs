@@ -69,36 +69,7 @@ struct Bench<'a> {
 /// `usect dissect`.
 pub(crate) fn run(args: &Dissect) -> Result<ExitCode> {
     let wanted = wanted(&args.only)?;
-    if args.lasts == Some(0) {
-        bail!("--lasts 0 observes nothing: give it a second or more");
-    }
-    for (flag, given, number) in [
-        ("--cold-start", args.cold_start.is_some(), "1a"),
-        ("--no-module", args.no_module, "1b"),
-        ("--pci", args.pci.is_some(), "3"),
-        ("--memcached", args.memcached.is_some(), "6b"),
-        ("--nic-tx", args.nic_tx.is_some(), "7"),
-        ("--switch-tx", args.switch_tx.is_some(), "8"),
-        ("--cables", !args.cables.is_empty(), "cable"),
-    ] {
-        // The ports of a card are those of the cables too.
-        let goes = |(wanted, _): &(&str, Experiment)| *wanted == number || (number == "7" && *wanted == "cable");
-        if given && !wanted.iter().any(goes) {
-            bail!("{flag} is for experiment {number}, which --only leaves out");
-        }
-    }
-    if let Some(path) = &args.cold_start {
-        std::fs::metadata(path).with_context(|| format!("{} can't be read", path.display()))?;
-    }
-    if !(0.0..=1e6).contains(&args.nic_cable) {
-        bail!("--nic-cable is a length in metres, from 0");
-    }
-    let mut lengths = args.cables.clone();
-    lengths.sort_by(f64::total_cmp);
-    lengths.dedup();
-    if lengths.len() == 1 || lengths.iter().any(|length| !(0.0..=1e6).contains(length)) {
-        bail!("--cables are two or more different lengths in metres, from 0");
-    }
+    check(args, &wanted)?;
     let topology = args.topology.as_ref().map(|path| {
         let text = std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))?;
         Topology::parse(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))
@@ -151,6 +122,41 @@ pub(crate) fn run(args: &Dissect) -> Result<ExitCode> {
         bail!("nothing was measured: each row says why");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails where what was asked for can't be done, or goes nowhere.
+fn check(args: &Dissect, wanted: &[(&'static str, Experiment)]) -> Result<()> {
+    if args.lasts == Some(0) {
+        bail!("--lasts 0 observes nothing: give it a second or more");
+    }
+    for (flag, given, number) in [
+        ("--cold-start", args.cold_start.is_some(), "1a"),
+        ("--no-module", args.no_module, "1b"),
+        ("--pci", args.pci.is_some(), "3"),
+        ("--memcached", args.memcached.is_some(), "6b"),
+        ("--nic-tx", args.nic_tx.is_some(), "7"),
+        ("--switch-tx", args.switch_tx.is_some(), "8"),
+        ("--cables", !args.cables.is_empty(), "cable"),
+    ] {
+        // The ports of a card are those of the cables too.
+        let goes = |(wanted, _): &(&str, Experiment)| *wanted == number || (number == "7" && *wanted == "cable");
+        if given && !wanted.iter().any(goes) {
+            bail!("{flag} is for experiment {number}, which --only leaves out");
+        }
+    }
+    if let Some(path) = &args.cold_start {
+        std::fs::metadata(path).with_context(|| format!("{} can't be read", path.display()))?;
+    }
+    if !(0.0..=1e6).contains(&args.nic_cable) {
+        bail!("--nic-cable is a length in metres, from 0");
+    }
+    let mut lengths = args.cables.clone();
+    lengths.sort_by(f64::total_cmp);
+    lengths.dedup();
+    if lengths.len() == 1 || lengths.iter().any(|length| !(0.0..=1e6).contains(length)) {
+        bail!("--cables are two or more different lengths in metres, from 0");
+    }
+    Ok(())
 }
 
 /// The other process of experiment 2.

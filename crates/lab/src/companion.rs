@@ -145,14 +145,18 @@ pub fn recover() -> Result<Vec<String>, LabError> {
 
 /// Ends every process that has a mark; how many.
 fn end(mark: &str) -> usize {
+    marked(mark).filter(|pid| kill(Pid::from_raw(*pid), Signal::SIGKILL).is_ok()).count()
+}
+
+/// The processes that have a mark.
+fn marked(mark: &str) -> impl Iterator<Item = i32> {
     let marked = format!("{MARK}={mark}\0");
-    let has = |pid: &i32| {
+    let has = move |pid: &i32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.windows(marked.len()).any(|bytes| bytes == marked.as_bytes())
     };
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).filter(has);
-    pids.filter(|pid| kill(Pid::from_raw(*pid), Signal::SIGKILL).is_ok()).count()
+    all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).filter(has)
 }
 
 #[cfg(test)]
@@ -161,11 +165,7 @@ mod tests {
 
     /// Whether what a companion of ours started runs.
     fn runs(mark: &str) -> bool {
-        let marked = format!("{MARK}={mark}\0");
-        fs::read_dir("/proc").unwrap().flatten().any(|entry| {
-            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-            environment.windows(marked.len()).any(|bytes| bytes == marked.as_bytes())
-        })
+        marked(mark).next().is_some()
     }
 
     #[test]

@@ -80,21 +80,25 @@ impl Stat {
     }
 
     fn busy_since(&self, earlier: &Stat) -> Vec<(usize, f64)> {
-        let share = |(core, now): (&usize, &[u64; COLUMNS.len()])| {
+        let share = |(core, spent, total): (usize, Vec<u64>, u64)| {
+            let busy = BUSY.iter().fold(0_u64, |sum, column| sum.saturating_add(spent[*column]));
+            (total > 0).then_some((core, busy as f64 / total as f64))
+        };
+        self.spent_since(earlier).filter_map(share).collect()
+    }
+
+    /// Of each core, the ticks in each column since an earlier reading, and all of them.
+    fn spent_since(&self, earlier: &Stat) -> impl Iterator<Item = (usize, Vec<u64>, u64)> {
+        self.cores.iter().filter_map(|(core, now)| {
             let then = earlier.cores.get(core)?;
             let spent: Vec<u64> = now.iter().zip(then).map(|(now, then)| now.saturating_sub(*then)).collect();
             let total = spent.iter().fold(0_u64, |sum, ticks| sum.saturating_add(*ticks));
-            let busy = BUSY.iter().fold(0_u64, |sum, column| sum.saturating_add(spent[*column]));
-            (total > 0).then_some((*core, busy as f64 / total as f64))
-        };
-        self.cores.iter().filter_map(share).collect()
+            Some((*core, spent, total))
+        })
     }
 
     fn shares_since(&self, earlier: &Stat, facts: &mut Environment) {
-        for (core, now) in &self.cores {
-            let Some(then) = earlier.cores.get(core) else { continue };
-            let spent: Vec<u64> = now.iter().zip(then).map(|(now, then)| now.saturating_sub(*then)).collect();
-            let total = spent.iter().fold(0_u64, |sum, ticks| sum.saturating_add(*ticks));
+        for (core, spent, total) in self.spent_since(earlier) {
             for (name, column) in TOLD {
                 facts.set(format!("{name}.cpu{core}"), share(spent[column], total));
             }
