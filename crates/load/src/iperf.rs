@@ -154,7 +154,8 @@ struct Sender {
 
 #[derive(Deserialize)]
 struct Sum {
-    bits_per_second: f64,
+    /// `null` where nothing was counted: it divided by a time of 0.
+    bits_per_second: Option<f64>,
     retransmits: Option<u64>,
     packets: Option<u64>,
     lost_packets: Option<i64>,
@@ -170,8 +171,9 @@ fn parse(printed: &str, transport: Transport) -> Result<Loaded, LoadError> {
         return Err(LoadError::Said { program: PROGRAM, why });
     }
     let End { streams, sum, sum_sent, sum_received } = report.end;
-    let received = sum_received.as_ref().or(sum.as_ref()).ok_or_else(|| unreadable("it has no sum".into()))?;
-    let bits_per_second = received.bits_per_second;
+    let received = sum_received.as_ref().or(sum.as_ref());
+    let rate = received.and_then(|sum| sum.bits_per_second);
+    let bits_per_second = rate.ok_or_else(|| unreadable("it has no sum".into()))?;
     Ok(match transport {
         Transport::Tcp => {
             let rtts: Vec<f64> = streams.iter().filter_map(|stream| stream.sender.as_ref()?.mean_rtt).collect();
@@ -185,7 +187,7 @@ fn parse(printed: &str, transport: Transport) -> Result<Loaded, LoadError> {
             }
         }
         Transport::Udp(_) => {
-            let lost = sum.as_ref().or(Some(received)).and_then(|sum| sum.lost_packets);
+            let lost = sum.as_ref().or(received).and_then(|sum| sum.lost_packets);
             Loaded {
                 bits_per_second,
                 datagrams: sum_sent.as_ref().or(sum.as_ref()).and_then(|sum| sum.packets),
@@ -220,6 +222,9 @@ mod tests {
     fn what_went_wrong_is_said() {
         let refused = |text: &str| parse(text, Transport::Tcp).unwrap_err().to_string();
         assert_eq!(refused(r#"{"end": {}, "error": "unable to connect"}"#), "iperf3: unable to connect");
+        let early = r#"{"end": {"sum": {"bits_per_second": null}}, "error": "the server has terminated"}"#;
+        assert_eq!(refused(early), "iperf3: the server has terminated");
+        assert!(refused(r#"{"end": {"sum": {"bits_per_second": null}}}"#).contains("no sum"));
         assert!(refused("").contains("without a report"));
         assert!(refused("{").contains("can't be read"));
         assert!(refused(r#"{"end": {}}"#).contains("no sum"));
