@@ -44,6 +44,7 @@ Start with:
 Exit codes:
   0    done
   2    refused or failed, with one sentence on standard error
+  3, 4 `usect host check` found something serious, grave
   130  interrupted; what was measured is kept and marked partial"
 )]
 pub(crate) struct Args {
@@ -161,10 +162,10 @@ pub(crate) enum Measuring {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Protocol {
     /// Seconds of traffic before the measured part [default: the scenario's, or 30, quick: 1].
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = over::number)]
     pub(crate) warmup: Option<f64>,
     /// Seconds measured [default: the scenario's, or 120, quick: 8].
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = over::number)]
     pub(crate) duration: Option<f64>,
     #[command(flatten)]
     pub(crate) output: Output,

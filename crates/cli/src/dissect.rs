@@ -20,8 +20,10 @@ use usect_core::gathered::Gathered;
 use usect_core::histogram::Histogram;
 use usect_core::run::Header;
 use usect_core::scenario::{Protocol, Scenario};
+use usect_core::stall::{CoreStalls, DISTURBED};
 use usect_core::topology::Topology;
 use usect_lab::audit;
+use usect_lab::processes::{Meanwhile, Taken};
 use usect_parts::{Clock, Observation};
 use usect_report::store;
 use usect_rig::Rig;
@@ -82,13 +84,8 @@ pub(crate) fn run(args: &Dissect) -> Result<ExitCode> {
     let mut bench = Bench::new(args, &header, stop.clone())?;
     let mut dissection = Dissection::default();
     for (number, experiment) in wanted {
-        if stop.load(Relaxed) {
-            break;
-        }
         bench.bar.set_prefix(format!("experiment {number}"));
-        let rows = experiment(&mut bench).unwrap_or_else(|error| {
-            vec![Row::of(number, format!("experiment {number}"), "").unavailable(crate::sentence(&error))]
-        });
+        let rows = bench.rows(number, experiment);
         rows.iter().for_each(|row| bench.told(row));
         dissection.rows.extend(rows);
         dissection.shares = dissection.shares_of_a_request();
@@ -102,10 +99,6 @@ pub(crate) fn run(args: &Dissect) -> Result<ExitCode> {
     header.dissect = Some(dissection.clone());
     bench.bar.finish_and_clear();
     header.partial = stop.load(Relaxed).then(|| "interrupted by the user".to_owned());
-    if dissection.rows.is_empty() {
-        complain("usect: interrupted before anything was measured");
-        return Ok(ExitCode::from(INTERRUPTED));
-    }
     let stored = folder.save(header, &Gathered::default())?;
     if args.json {
         say(serde_json::to_string_pretty(&stored.run)?)?;
@@ -157,6 +150,20 @@ fn check(args: &Dissect, wanted: &[(&'static str, Experiment)]) -> Result<()> {
         bail!("--cables are two or more different lengths in metres, from 0");
     }
     Ok(())
+}
+
+/// What others took, and threads that spin were without, in words; nothing where it is little.
+fn much(taken: &Taken, stalls: &[CoreStalls]) -> Option<String> {
+    let share = |share: f64| Some(format!("{:.0} %", 100.0 * share)).filter(|_| share > DISTURBED);
+    let most = taken.most.iter().map(|name| format!(" (most: {name})")).collect::<String>();
+    let processes = share(taken.processes).map(|share| format!("other processes took {share} of a core{most}"));
+    let stolen = taken
+        .stolen
+        .and_then(|(core, stolen)| share(stolen).map(|share| format!("the hypervisor took {share} of core {core}")));
+    let away = stalls.iter().map(CoreStalls::share).max_by(f64::total_cmp);
+    let away = away.and_then(share).map(|share| format!("a thread that spins was away for {share} of its time"));
+    let all: Vec<String> = [processes, stolen, away].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// The other process of experiment 2.
@@ -212,8 +219,14 @@ impl Bench<'_> {
         })
     }
 
-    /// Does something on a thread of its own, pinned to a core, while this thread shows what came out so far.
-    fn watched<T: Send>(&self, core: usize, work: impl FnOnce(Observation<'_>) -> T + Send) -> Result<T> {
+    /// Does something on a thread of its own, pinned to a core, while this thread shows what came out so far. Returns what was
+    /// done, and what others took meanwhile.
+    fn watched<T: Send>(
+        &self,
+        core: usize,
+        work: impl FnOnce(Observation<'_>) -> T + Send,
+    ) -> Result<(T, Option<String>)> {
+        let meanwhile = Meanwhile::begin();
         let (recorder, begun, watcher) = (Recorder::default(), Instant::now(), std::thread::current());
         let done = std::thread::scope(|scope| {
             let running = scope.spawn(|| {
@@ -229,7 +242,23 @@ impl Bench<'_> {
             }
             running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        done.with_context(|| format!("core {core} can't be used"))
+        let done = done.with_context(|| format!("core {core} can't be used"))?;
+        Ok((done, much(&meanwhile.taken(), &[])))
+    }
+
+    /// What an experiment comes to. What is interrupted says so.
+    fn rows(&mut self, number: &str, experiment: Experiment) -> Vec<Row> {
+        let none = |why: String| vec![Row::of(number, "", "").unavailable(why)];
+        if self.stop.load(Relaxed) {
+            return none("the run was interrupted before it".into());
+        }
+        let mut rows = experiment(self).unwrap_or_else(|error| none(crate::sentence(&error)));
+        if self.stop.load(Relaxed)
+            && let Some(cut) = rows.last_mut()
+        {
+            cut.unavailable.get_or_insert("it was interrupted before its time".into());
+        }
+        rows
     }
 
     /// How far it is, and what came out so far.
@@ -266,6 +295,7 @@ impl Bench<'_> {
             (None, Some(median)) => format!("median {median:.0} ns"),
             (None, None) => row.account.clone().unwrap_or_default(),
         };
-        self.bar.suspend(|| complain(format_args!("{}: {became}", row.label())));
+        let disturbed = row.disturbed.iter().map(|what| format!("; DISTURBED: {what}")).collect::<String>();
+        self.bar.suspend(|| complain(format_args!("{}: {became}{disturbed}", row.label())));
     }
 }

@@ -78,6 +78,9 @@ pub struct Row {
     pub account: Option<String>,
     /// Why it could not be measured, or not all of it.
     pub unavailable: Option<String>,
+    /// What others took of the host meanwhile, where that is much.
+    #[serde(default)]
+    pub disturbed: Option<String>,
 }
 
 /// The whole of it.
@@ -123,6 +126,7 @@ impl Row {
             seconds: 0.0,
             account: None,
             unavailable: None,
+            disturbed: None,
         }
     }
 
@@ -146,9 +150,14 @@ impl Row {
         Row { unavailable: Some(why.into()), ..self }
     }
 
+    /// The same, with what others took meanwhile.
+    pub fn beside(self, disturbed: Option<String>) -> Row {
+        Row { disturbed, ..self }
+    }
+
     /// Its experiment and name.
     pub fn label(&self) -> String {
-        format!("{} {}", self.experiment, self.name)
+        format!("{} {}", self.experiment, self.name).trim_end().to_owned()
     }
 
     /// The row of the paper that it is to be seen beside.

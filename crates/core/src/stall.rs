@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 /// A gap between two iterations of a poll loop counts above this, per frame handled in it.
 pub const THRESHOLD_NS: u64 = 10_000;
 
+/// What loses a larger share of its time is disturbed, and worth a warning. A quiet virtual machine loses 1 to 2%.
+pub const DISTURBED: f64 = 0.05;
+
 /// Spans kept by default: 64 Ki, 1 MiB.
 const KEPT: usize = 1 << 16;
 /// Most slow samples kept per trial: 1 Mi, 16 MiB.

@@ -4,6 +4,7 @@
 use crate::error::LabError;
 use crate::netns::within;
 use crate::owner::Owner;
+use crate::processes::numbers;
 use crate::program::unstarted;
 use crate::settings::{self, Noted};
 use nix::sys::signal::{Signal, kill, killpg};
@@ -145,18 +146,17 @@ pub fn recover() -> Result<Vec<String>, LabError> {
 
 /// Ends every process that has a mark; how many.
 fn end(mark: &str) -> usize {
-    marked(mark).filter(|pid| kill(Pid::from_raw(*pid), Signal::SIGKILL).is_ok()).count()
+    marked(mark).filter(|pid| kill(Pid::from_raw(*pid as i32), Signal::SIGKILL).is_ok()).count()
 }
 
 /// The processes that have a mark.
-fn marked(mark: &str) -> impl Iterator<Item = i32> {
+fn marked(mark: &str) -> impl Iterator<Item = u32> {
     let marked = format!("{MARK}={mark}\0");
-    let has = move |pid: &i32| {
+    let has = move |pid: &u32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.windows(marked.len()).any(|bytes| bytes == marked.as_bytes())
     };
-    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).filter(has)
+    numbers("/proc").into_iter().filter(has)
 }
 
 #[cfg(test)]

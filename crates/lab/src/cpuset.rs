@@ -6,6 +6,7 @@
 //! those cores, and we move into one of ours that isn't. Threads of the kernel stay where they are, and so do processes in groups that
 //! aren't reached: those of further groups in version 1, and of the root group in version 2.
 
+use crate::processes::{Process, numbers};
 use crate::tune::confine;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -160,7 +161,7 @@ pub(crate) struct Pinned {
 impl Pinned {
     /// Gives it its affinity again, unless it has it, or is gone.
     fn again(&self) {
-        if crate::owner::start_of(self.thread) != Some(self.started)
+        if Process::living(self.thread).is_none_or(|now| now.started != self.started)
             || allowed(self.thread).as_ref() == Some(&self.cores)
         {
             return;
@@ -176,12 +177,6 @@ fn allowed(thread: u32) -> Option<String> {
     status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(|list| list.trim().to_owned())
 }
 
-/// The entries of a folder whose names are numbers.
-fn numbers(folder: &str) -> Vec<u32> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
 /// Processes but this one.
 fn processes() -> impl Iterator<Item = u32> {
     let own = std::process::id();
@@ -192,10 +187,7 @@ fn processes() -> impl Iterator<Item = u32> {
 pub(crate) fn elsewhere(cores: &str) -> Vec<String> {
     let cores = cpu_list(cores);
     let may = |pid: &u32| allowed(*pid).is_some_and(|own| cpu_list(&own).iter().any(|core| !cores.contains(core)));
-    let name = |pid: u32| {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-        Some(format!("{} ({pid}) is in a control group that isn't reached", name.trim()))
-    };
+    let name = |pid: u32| Some(format!("{} ({pid}) is in a control group that isn't reached", Process::of(pid)?.name));
     processes().filter(may).filter(|pid| !is_kernel(&pid.to_string())).filter_map(name).collect()
 }
 
@@ -205,7 +197,7 @@ fn pinned() -> Vec<Pinned> {
     let threads = processes().flat_map(|pid| numbers(&format!("/proc/{pid}/task")));
     let of = |thread: u32| {
         let cores = allowed(thread).filter(|cores| *cores != everywhere)?;
-        Some(Pinned { thread, started: crate::owner::start_of(thread)?, cores })
+        Some(Pinned { thread, started: Process::living(thread)?.started, cores })
     };
     threads.filter_map(of).collect()
 }

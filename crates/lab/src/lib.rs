@@ -21,8 +21,8 @@ mod name;
 mod netns;
 mod owner;
 mod privilege;
+pub mod processes;
 mod program;
-
 mod setting;
 pub mod settings;
 mod state;

@@ -1,6 +1,7 @@
 //! Entering network namespaces, as `ip netns` names them.
 
 use crate::error::LabError;
+use crate::processes::{Process, numbers};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
@@ -55,14 +56,12 @@ pub(crate) fn place(netns: Option<&str>) -> String {
 /// Processes whose main thread is in the namespace: `123 (name)`.
 pub(crate) fn inhabitants(netns: &str) -> Vec<String> {
     let Ok(inum) = netns_inum(Some(netns)) else { return Vec::new() };
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    let inside = |dir: PathBuf| {
-        let inode = fs::metadata(dir.join("ns/net")).ok()?.ino();
-        let pid = dir.file_name()?.to_str()?.parse::<u32>().ok()?;
-        let name = fs::read_to_string(dir.join("comm")).ok()?;
-        (inode == u64::from(inum)).then(|| format!("{pid} ({})", name.trim_end()))
+    let inside = |pid: u32| {
+        let inode = fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino();
+        (inode == u64::from(inum)).then_some(())?;
+        Some(format!("{pid} ({})", Process::of(pid)?.name))
     };
-    processes.flatten().filter_map(|entry| inside(entry.path())).collect()
+    numbers("/proc").into_iter().filter_map(inside).collect()
 }
 
 fn path(netns: &str) -> PathBuf {

@@ -3,7 +3,7 @@
 use crate::audit;
 use crate::auditing;
 use crate::cpuset;
-use crate::owner;
+use crate::processes::{Process, numbers};
 use crate::program::run;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -51,13 +51,11 @@ impl Setting {
 
     /// The processes of a name.
     pub(crate) fn processes(name: &str) -> Vec<Setting> {
-        let of = |entry: fs::DirEntry| {
-            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let comm = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-            let started = owner::start_of(pid).filter(|_| comm.trim() == name)?;
+        let of = |pid: u32| {
+            let started = Process::living(pid).filter(|process| process.name == name)?.started;
             Some(Setting::Process { pid, started, name: name.to_owned() })
         };
-        fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(of).collect()
+        numbers("/proc").into_iter().filter_map(of).collect()
     }
 
     /// What it is now.
@@ -78,9 +76,9 @@ impl Setting {
                 coalescing(&text, parameter).ok_or_else(|| "the driver has no such parameter".into())
             }
             Setting::Audit => auditing::state().map(str::to_owned),
-            Setting::Process { pid, started, .. } => match owner::state_of(*pid) {
-                Some((state, since)) if since == *started => {
-                    Ok(if matches!(state, 'T' | 't') { "stopped" } else { "running" }.to_owned())
+            Setting::Process { pid, started, .. } => match Process::living(*pid) {
+                Some(process) if process.started == *started => {
+                    Ok(if matches!(process.state, 'T' | 't') { "stopped" } else { "running" }.to_owned())
                 }
                 _ => Err("it is gone".into()),
             },
@@ -172,7 +170,7 @@ mod tests {
     fn a_process_is_stopped_and_goes_on_and_another_of_its_number_is_left_alone() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id();
-        let started = owner::start_of(pid).unwrap();
+        let started = Process::living(pid).unwrap().started;
         let setting = Setting::Process { pid, started, name: "sleep".into() };
         setting.write("stopped").unwrap();
         while setting.read().unwrap() != "stopped" {

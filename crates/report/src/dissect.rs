@@ -39,6 +39,21 @@ pub(crate) fn paper_cells(dissection: &Dissection, row: &Row) -> Option<[String;
     Some([ns(row.min_ns), ns(row.median_ns), ns(row.p999_ns), ns(row.tail_ns), row.observation.to_owned()])
 }
 
+/// A row's name among its figures.
+pub(crate) fn label(row: &Row) -> String {
+    let mark = if row.disturbed.is_some() { " (disturbed)" } else { "" };
+    format!("{}{mark}", row.label())
+}
+
+/// What a row was disturbed by, while it was measured.
+pub(crate) fn disturbed(row: &Row) -> Option<(String, String)> {
+    let what = row.disturbed.as_ref()?;
+    Some((
+        row.label(),
+        format!("DISTURBED while it was measured: {what}; measure it again with --only {}", row.experiment),
+    ))
+}
+
 /// `1.20 M`, of many samples.
 fn short(samples: u64) -> String {
     match samples {

@@ -117,7 +117,7 @@ impl Page<'_> {
         let mut table = self.table(std::iter::once(String::new()).chain(dissect::HEADS.map(str::to_owned)), 1);
         for row in &dissection.rows {
             let Some(cells) = dissect::cells(row) else { continue };
-            table.add_row(named(&row.label(), cells));
+            table.add_row(named(&dissect::label(row), cells));
             if let Some(paper) = dissect::paper_cells(dissection, row) {
                 table.add_row(named("   paper", paper));
             }
@@ -132,6 +132,8 @@ impl Page<'_> {
             wrapped(&format!("{}: {what}: {}", row.label(), plain(why)))
         });
         text.push(missing.collect::<Vec<_>>().join("\n"));
+        let disturbed = dissection.rows.iter().filter_map(dissect::disturbed);
+        text.push(disturbed.map(|(row, what)| wrapped(&format!("{row}: {what}"))).collect::<Vec<_>>().join("\n"));
         let request = [("a get of memcached", &dissection.shares)];
         let networks = dissection.networks.iter().map(|network| (network.name.as_str(), &network.shares));
         for (whole, shares) in request.into_iter().chain(networks).filter(|(_, shares)| !shares.is_empty()) {

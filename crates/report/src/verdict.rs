@@ -2,6 +2,7 @@
 
 use crate::format;
 use usect_core::run::{ClientRecord, Header};
+use usect_core::stall::DISTURBED;
 use usect_core::stats::{self, Accuracy, Estimate};
 
 /// `accurate to within 2 µs up to p99, 200 µs up to p99.999`.
@@ -55,10 +56,6 @@ fn bounds(accuracy: &[Accuracy]) -> Option<String> {
     let texts = knee.iter().chain([last]).map(|a| format!("{} up to {}", format::bound(a.within_ns), a.up_to));
     Some(texts.collect::<Vec<_>>().join(", "))
 }
-
-/// A core that loses a larger share of its time with no traffic is worth a warning. A quiet virtual machine
-/// loses 1 to 2%.
-const DISTURBED: f64 = 0.05;
 
 /// What must be known before any figure is believed: quick, partial, disturbed.
 pub(crate) fn banners(header: &Header) -> Vec<String> {

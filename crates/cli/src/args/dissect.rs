@@ -1,11 +1,11 @@
 //! Flags of `usect dissect`.
 
-use super::over::nanoseconds;
+use super::over::{nanoseconds, number};
 use clap::Args as ClapArgs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use usect_core::port_name::PortName;
-use usect_core::rate::RateSpec;
+use usect_core::rate::{Rate, RateSpec};
 
 pub(crate) const DISSECT_HELP: &str = "\
 The experiments are those of paper 002, Table 1, and their figures are shown beside it for orientation:
@@ -45,11 +45,11 @@ pub(crate) struct Dissect {
     #[arg(long, value_name = "DEVICE")]
     pub(crate) pci: Option<String>,
     /// A memcached that runs already [default: one of ours on a port of its own, stopped again].
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = server)]
     pub(crate) memcached: Option<SocketAddr>,
     /// Requests per second to memcached, where they leave at a fixed rate.
-    #[arg(long, value_name = "RATE", default_value = "10k")]
-    pub(crate) memcached_rate: RateSpec,
+    #[arg(long, value_name = "RATE", default_value = "10k", value_parser = requests)]
+    pub(crate) memcached_rate: Rate,
     /// The port that sends through a card, joined with --nic-rx by a cable.
     #[arg(long, value_name = "PORT", requires = "nic_rx")]
     pub(crate) nic_tx: Option<PortName>,
@@ -57,10 +57,10 @@ pub(crate) struct Dissect {
     #[arg(long, value_name = "PORT", requires = "nic_tx")]
     pub(crate) nic_rx: Option<PortName>,
     /// Metres of fiber between the two, whose propagation is taken out of the card's time.
-    #[arg(long, value_name = "METRES", default_value_t = 0.0)]
+    #[arg(long, value_name = "METRES", value_parser = number, default_value_t = 0.0)]
     pub(crate) nic_cable: f64,
     /// Lengths in metres of cables that are put between the two one after another, for what a metre takes; usect asks for each.
-    #[arg(long, value_name = "METRES", value_delimiter = ',', requires = "nic_tx")]
+    #[arg(long, value_name = "METRES", value_parser = number, value_delimiter = ',', requires = "nic_tx")]
     pub(crate) cables: Vec<f64>,
     /// The port that sends to a switch [default: a Linux bridge in a lab].
     #[arg(long, value_name = "PORT", requires = "switch_rx")]
@@ -77,4 +77,18 @@ pub(crate) struct Dissect {
     /// Print the run as one JSON document (see docs/run-json.md) and nothing else on standard output.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A server, by address or name; of several addresses the first.
+fn server(text: &str) -> Result<SocketAddr, String> {
+    let found = text.to_socket_addrs().map_err(|e| format!("`{text}` is no HOST:PORT that can be found: {e}"))?;
+    found.into_iter().next().ok_or_else(|| format!("`{text}` has no address"))
+}
+
+/// Requests per second.
+fn requests(text: &str) -> Result<Rate, String> {
+    match text.parse() {
+        Ok(spec @ RateSpec::Frames(_)) => Ok(spec.resolve(0)),
+        _ => Err(format!("`{text}` is no number of requests per second: write 10k")),
+    }
 }

@@ -101,6 +101,11 @@ pub(crate) fn nanoseconds(text: &str) -> Result<u64, String> {
     u64::try_from(time.as_nanos()).map_err(|_| bad())
 }
 
+/// Any number.
+pub(crate) fn number(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a number: write 3 or 0.5"))
+}
+
 pub(crate) const SWEEP_HELP: &str = "\
 Examples:
   usect sweep scenarios/fiber.toml --sizes 64..1522:54                      dispersion by size, peaks named

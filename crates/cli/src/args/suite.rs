@@ -1,6 +1,6 @@
 //! Flags of `usect rfc2544`.
 
-use super::over::{Between, nanoseconds};
+use super::over::{Between, nanoseconds, number};
 use super::{Output, frame_size};
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ pub(crate) struct Rfc2544 {
     #[arg(long, value_name = "SHARE", value_delimiter = ',', default_value = "0", value_parser = share)]
     pub(crate) loss_ratio: Vec<f64>,
     /// How near the bounds of a search come, as a share of the rate [default: 0.005, quick: 0.02].
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = number)]
     pub(crate) width: Option<f64>,
     /// How long trials of throughput and loss last [default: 60s, quick: 1s and 0.5s].
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]

@@ -39,14 +39,16 @@ fn by_module(bench: &Bench, mut module: Module) -> Result<Vec<Row>> {
         "gaps between readings of the counter, by a module of ours; interrupts off for {} readings at a time",
         module::READINGS
     );
-    let found = bench.watched(bench.core(), |observation| tsc::of_readings(observation, |each| module.read(each)))?;
+    let (found, disturbed) =
+        bench.watched(bench.core(), |observation| tsc::of_readings(observation, |each| module.read(each)))?;
     let found = found.context("the kernel module")?;
-    Ok(vec![Row::of("1b", "TSC, kernel", how).spent(&found)])
+    Ok(vec![Row::of("1b", "TSC, kernel", how).spent(&found).beside(disturbed)])
 }
 
 /// What comes near it: the clock instead of the counter.
 fn by_ebpf(bench: &Bench, no_module: &str) -> Result<Vec<Row>> {
-    let (found, uninterrupted) = bench.watched(bench.core(), tsc::in_kernel)??;
+    let (found, disturbed) = bench.watched(bench.core(), tsc::in_kernel)?;
+    let (found, uninterrupted) = found?;
     let interrupts = if uninterrupted {
         "interrupts off for 1,024 readings at a time"
     } else {
@@ -56,7 +58,7 @@ fn by_ebpf(bench: &Bench, no_module: &str) -> Result<Vec<Row>> {
         "approximated by eBPF: gaps between readings of CLOCK_MONOTONIC, of which the counter is a part; {interrupts}; no \
          kernel module, because {no_module}"
     );
-    Ok(vec![Row::of("1b", "clock, in the kernel, by eBPF", how).spent(&found)])
+    Ok(vec![Row::of("1b", "clock, in the kernel, by eBPF", how).spent(&found).beside(disturbed)])
 }
 
 pub(super) fn user_space(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -85,8 +87,8 @@ fn of_user_space(experiment: &str) -> Row {
 }
 
 fn gaps(bench: &mut Bench, experiment: &str) -> Result<Vec<Row>> {
-    let found = bench.watched(bench.core(), tsc::gaps)?;
-    Ok(vec![of_user_space(experiment).spent(&found)])
+    let (found, disturbed) = bench.watched(bench.core(), tsc::gaps)?;
+    Ok(vec![of_user_space(experiment).spent(&found).beside(disturbed)])
 }
 
 pub(super) fn same_core(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -105,11 +107,11 @@ pub(super) fn other_core(bench: &mut Bench) -> Result<Vec<Row>> {
 fn messages(bench: &mut Bench, experiment: &str, (own, other): (usize, usize)) -> Result<Vec<Row>> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["echo", &other.to_string()]);
-    let found = bench.watched(own, |observation| ipc::round_trips(observation, &mut command))?;
+    let (found, disturbed) = bench.watched(own, |observation| ipc::round_trips(observation, &mut command))?;
     let found = found.context("the other process")?;
     let name = format!("two processes, {} core", if own == other { "same" } else { "other" });
     let how = "there and back over a datagram socket, 32 bytes; both wait by blocking";
-    Ok(vec![Row::of(experiment, name, how).spent(&found)])
+    Ok(vec![Row::of(experiment, name, how).spent(&found).beside(disturbed)])
 }
 
 pub(super) fn bus(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -122,7 +124,7 @@ pub(super) fn bus(bench: &mut Bench) -> Result<Vec<Row>> {
         }
         None => devices.first().map(|(device, _)| device.clone()).context("this host has no PCI device")?,
     };
-    let found = bench.watched(bench.core(), |observation| pci::reads(observation, &device))?;
+    let (found, disturbed) = bench.watched(bench.core(), |observation| pci::reads(observation, &device))?;
     let found = found.with_context(|| format!("{device} can't be read"))?;
     let emulated = if bench.hypervisor.is_some() { "; in a guest each goes to the hypervisor" } else { "" };
     let how = format!(
@@ -138,10 +140,10 @@ pub(super) fn bus(bench: &mut Bench) -> Result<Vec<Row>> {
             with - without
         ))
     };
-    let row = Row::of("3a", "interconnect: a read of 4 bytes", how).spent(&found.read);
+    let row = Row::of("3a", "interconnect: a read of 4 bytes", how).spent(&found.read).beside(disturbed.clone());
     let row = match device_alone(&found) {
         Some(said) => row.with_account(said),
         None => row,
     };
-    Ok(vec![row, Row::of("3", "of it the call of the kernel", call).spent(&found.call)])
+    Ok(vec![row, Row::of("3", "of it the call of the kernel", call).spent(&found.call).beside(disturbed)])
 }

@@ -1,6 +1,6 @@
 //! Experiments 4 to 8: hosts, cards, switches and cables, each a trial over a path.
 
-use super::{Bench, SHOWN};
+use super::{Bench, SHOWN, much};
 use crate::complain;
 use anyhow::{Context, Result, bail};
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,6 +15,7 @@ use usect_core::rate::RateSpec;
 use usect_core::scenario::{Case, ClientSpec, CoreSpec, DutSpec, Mode, Protocol, Scenario, TrafficSpec};
 use usect_core::summary::Summary;
 use usect_core::trial::{Traffic, Trial, TrialResult};
+use usect_lab::processes::Meanwhile;
 use usect_rig::Rig;
 
 /// The host that answers, behind a tap.
@@ -139,7 +140,7 @@ pub(super) fn card(bench: &mut Bench) -> Result<Vec<Row>> {
     let away = (bench.args.nic_cable * FIBER_NS_PER_M).round() as u64;
     let how = format!("one way from {tx} to {rx}, 64-byte frames; {away} ns of propagation taken out");
     let mut result = trial(bench, &between(tx, rx, 64)?, Case::default());
-    if let Ok(result) = &mut result {
+    if let Ok((result, _)) = &mut result {
         let least = result.client.latency.min();
         if away > least {
             bail!(
@@ -185,23 +186,28 @@ pub(super) fn switch(bench: &mut Bench) -> Result<Vec<Row>> {
 
 /// What a metre takes, from several lengths: of the user's cables, or of a delay line.
 pub(super) fn cable(bench: &mut Bench) -> Result<Vec<Row>> {
+    let mut beside = None;
+    let mut median = |(result, disturbed): Tried| {
+        beside = beside.take().or(disturbed);
+        Summary::of(&result.client.latency).median_ns().context("too few frames came")
+    };
     let (name, stands, medians) = match (&bench.args.nic_tx, &bench.args.nic_rx, &bench.args.cables[..]) {
         (Some(tx), Some(rx), lengths @ [_, ..]) => {
             let (scenario, mut medians) = (between(tx, rx, 64)?, Vec::new());
             for length_m in lengths {
                 plugged(bench, tx, rx, *length_m)?;
                 joined(bench, [tx, rx])?;
-                medians.push((*length_m, median(&trial(bench, &scenario, Case::default())?)?));
+                medians.push((*length_m, median(trial(bench, &scenario, Case::default())?)?));
             }
             ("cables", format!("one way from {tx} to {rx}"), medians)
         }
         _ => {
             let scenario = scenario(CABLE)?;
-            let of = |length_m| {
+            let mut of = |length_m| {
                 let case = Case { length_m: Some(length_m), ..Case::default() };
-                Ok((length_m, median(&trial(bench, &scenario, case)?)?))
+                Ok((length_m, median(trial(bench, &scenario, case)?)?))
             };
-            let medians = LENGTHS_M.into_iter().map(of).collect::<Result<Vec<_>>>()?;
+            let medians = LENGTHS_M.into_iter().map(&mut of).collect::<Result<Vec<_>>>()?;
             ("fiber", "a delay line inside the process stands for the fiber".to_owned(), medians)
         }
     };
@@ -213,14 +219,10 @@ pub(super) fn cable(bench: &mut Bench) -> Result<Vec<Row>> {
         "{:.3}{error} ns a metre (the paper: {FIBER_NS_PER_M}), and {:.0} ns at no length",
         line.slope, line.at_zero
     );
-    let row = Row::of("cable", name, how).with_account(account);
+    let row = Row::of("cable", name, how).with_account(account).beside(beside);
     // Two standard errors: less than that can't be told from nothing.
     let resolved = line.slope_error.is_none_or(|error| line.slope > 2.0 * error);
     Ok(vec![if resolved { row } else { row.unavailable("what a metre takes is lost in the noise of this host") }])
-}
-
-fn median(result: &TrialResult) -> Result<f64> {
-    Summary::of(&result.client.latency).median_ns().context("too few frames came")
 }
 
 /// Waits until the user says that a cable is in, by its length: what was typed too early says nothing.
@@ -306,26 +308,32 @@ fn between(tx: &PortName, rx: &PortName, bytes: u16) -> Result<Scenario> {
     Ok(scenario)
 }
 
-fn trial(bench: &Bench, scenario: &Scenario, case: Case) -> Result<TrialResult> {
+/// What came out of a trial, and what others took meanwhile.
+type Tried = (TrialResult, Option<String>);
+
+fn trial(bench: &Bench, scenario: &Scenario, case: Case) -> Result<Tried> {
     let protocol = Protocol { warmup_s: 0.2, duration_s: bench.seconds(), runs: 1 };
     let traffic = Traffic::of(&case.traffic(&scenario.traffic), &protocol);
     let client = scenario.clients.first().context("a scenario has a client")?.clone();
     let trial = Trial { case, ..Trial::once(client, traffic) };
     let mut rig = Rig::new(scenario, bench.stop.clone())?;
-    Ok(rig.run(&trial, &mut |progress| {
+    let meanwhile = Meanwhile::begin();
+    let result = rig.run(&trial, &mut |progress| {
         bench.bar.set_position((1000.0 * progress.elapsed_s / progress.expected_s.max(1e-9)).min(1000.0) as u64);
         bench.bar.set_message(format!("{} frames sent, {} back", progress.sent, progress.received));
-    })?)
+    })?;
+    let disturbed = much(&meanwhile.taken(), &result.client.stalls);
+    Ok((result, disturbed))
 }
 
 /// A row with what came out of a trial, or why nothing did.
-fn measured(row: Row, result: Result<TrialResult>, of: fn(&TrialResult) -> Option<&Measurement>) -> Row {
-    match result {
+fn measured(row: Row, tried: Result<Tried>, of: fn(&TrialResult) -> Option<&Measurement>) -> Row {
+    match tried {
         Err(error) => row.unavailable(crate::sentence(&error)),
-        Ok(result) => match of(&result).filter(|found| found.latency.samples() > 0) {
+        Ok((result, disturbed)) => match of(&result).filter(|found| found.latency.samples() > 0) {
             None => row.unavailable("nothing came back"),
             Some(found) => {
-                let row = row.with_account(counts(found));
+                let row = row.with_account(counts(found)).beside(disturbed);
                 let seconds = found.counts.sent as f64 / result.trial.traffic.rate.frames_per_second();
                 match result.trial.traffic.mode {
                     // The rate only says how many.

@@ -5,7 +5,6 @@ use anyhow::{Context, Result, bail};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use usect_core::dissect::Row;
-use usect_core::rate::RateSpec;
 use usect_lab::companion::Companion;
 use usect_lab::tune::run_on;
 use usect_parts::memcached::{self, Account, Kind, Load, Served};
@@ -21,19 +20,17 @@ pub(super) fn memcached(bench: &mut Bench) -> Result<Vec<Row>> {
         None => start(&bench.beside()).map(|(server, address)| (Some(server), address))?,
     };
     let rate = bench.args.memcached_rate;
-    if !matches!(rate, RateSpec::Frames(_)) {
-        bail!("--memcached-rate is requests per second, such as 10k");
-    }
     // Nothing of ours stays in a server of the user's.
     let expires_s = 6 * bench.lasts.as_secs() + 600;
     let load = Load { kind: Kind::Set, rate: None, value: VALUE, expires_s };
     memcached::fill(&bench.clock, address, load).with_context(|| format!("memcached at {address}"))?;
     let mut rows = Vec::new();
     for (kind, rate) in [(Kind::Get, None), (Kind::Set, None), (Kind::Get, Some(rate)), (Kind::Set, Some(rate))] {
-        let load = Load { kind, rate: rate.map(|rate| rate.resolve(64)), ..load };
-        let served = bench.watched(bench.core(), |observation| memcached::load(observation, address, load))?;
+        let load = Load { kind, rate, ..load };
+        let (served, disturbed) =
+            bench.watched(bench.core(), |observation| memcached::load(observation, address, load))?;
         let served = served.with_context(|| format!("memcached at {address}"))?;
-        let row = row(bench, &load, &served);
+        let row = row(bench, &load, &served).beside(disturbed);
         let ended = own.as_mut().and_then(Companion::ended);
         let gone = match ended {
             Some(status) => Some(format!("memcached ended in the middle ({status})")),

@@ -4,8 +4,11 @@ use crate::world::{MEMCACHED, World, output, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use usect_core::dissect::{Dissection, Row};
 use usect_core::run::Run;
+use usect_lab::processes::Process;
 use usect_testing::skip;
 
 fn dissected(run: &Run) -> &Dissection {
@@ -35,15 +38,24 @@ fn has_memcached() -> bool {
     there
 }
 
+/// The process of whose folder in `/proc` that is so, if one runs.
+fn process(is: impl Fn(&Path) -> bool) -> Option<i32> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    all.filter(|entry| is(&entry.path())).find_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn holds(file: PathBuf, text: &str) -> bool {
+    String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).contains(text)
+}
+
 /// The memcached that this process's runs started, if one runs.
 fn memcached() -> Option<i32> {
-    let all = fs::read_dir("/proc").unwrap().flatten();
-    let marked = |path: &std::path::Path| {
-        let environment = fs::read(path.join("environ")).unwrap_or_default();
-        let comm = fs::read_to_string(path.join("comm")).unwrap_or_default();
-        comm.trim() == "memcached" && String::from_utf8_lossy(&environment).contains("USECT_COMPANION=memcached.")
-    };
-    all.filter(|entry| marked(&entry.path())).find_map(|entry| entry.file_name().to_str()?.parse().ok())
+    process(|path| holds(path.join("comm"), "memcached") && holds(path.join("environ"), "USECT_COMPANION=memcached."))
+}
+
+/// Seconds that a process worked.
+fn worked(pid: u32) -> f64 {
+    Process::of(pid).map_or(0.0, |process| process.worked())
 }
 
 #[test]
@@ -90,29 +102,52 @@ fn a_memcached_that_stops_in_the_middle_leaves_every_request_accounted_for() {
     if !has_memcached() {
         return;
     }
-    let mut run = world.start(&["dissect", "--only", "6b", "--lasts", "4s"]);
+    let mut run = world.start(&["dissect", "--only", "6b", "--lasts", "8s"]);
     let mut server = None;
     run.until("memcached runs", || {
         server = memcached();
         server.is_some()
     });
     // Once it is asked: before that, it could not be filled.
-    let asked = || fs::read_to_string(format!("/proc/{}/stat", server.unwrap())).unwrap_or_default();
-    let ticks = || {
-        asked().rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(11)?.parse::<u64>().ok()).unwrap_or(0)
-    };
-    run.until("memcached is asked", || ticks() > 20);
+    run.until("memcached is asked", || worked(server.unwrap() as u32) > 0.1);
     kill(Pid::from_raw(server.unwrap()), Signal::SIGKILL).unwrap();
     assert_eq!(run.end().code(), Some(0), "{}", run.printed());
     let (stored, _) = world.newest_run();
     let row = row(&stored, "6b");
-    assert!(row.unavailable.as_ref().unwrap().contains("memcached ended in the middle"), "{row:?}");
+    let why = row.unavailable.as_ref().unwrap_or_else(|| panic!("{}", run.printed()));
+    assert!(why.contains("memcached ended in the middle"), "{why}");
     let account = row.account.as_ref().unwrap();
     // `N requests due, A answered, L never answered, U not sent`
     let numbers: Vec<u64> = account.split(", ").map(|part| part.split(' ').next().unwrap().parse().unwrap()).collect();
     assert_eq!(numbers[0], numbers[1..].iter().sum::<u64>(), "{account}");
     assert!(account.contains("not sent"), "{account}");
     assert_eq!(row.latency.as_ref().unwrap().samples, numbers[1]);
+    world.assert_clean();
+}
+
+#[test]
+fn a_row_says_who_else_had_the_cores_and_what_was_interrupted_says_so() {
+    let Some(world) = world() else { return };
+    let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut run = world.start(&["dissect", "--only", "2a,2b", "--lasts", "600s"]);
+    run.until("messages go there and back", || process(|path| holds(path.join("cmdline"), "\0echo\0")).is_some());
+    let before = worked(busy.id());
+    run.until("others work meanwhile", || worked(busy.id()) > before + 1.0);
+    run.signal(Signal::SIGINT);
+    run.end();
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+    let (stored, _) = world.newest_run();
+    let cut = row(&stored, "2a");
+    assert!(cut.latency.is_some() && cut.unavailable.as_ref().unwrap().contains("before its time"), "{cut:?}");
+    let disturbed = cut.disturbed.as_ref().unwrap();
+    assert!(disturbed.contains("other processes took") && disturbed.contains("(most: sh)"), "{disturbed}");
+    let left_out = row(&stored, "2b");
+    assert!(
+        left_out.latency.is_none() && left_out.unavailable.as_ref().unwrap().contains("interrupted"),
+        "{left_out:?}"
+    );
+    assert!(run.printed().contains("DISTURBED"), "{}", run.printed());
     world.assert_clean();
 }
 
@@ -186,6 +221,8 @@ fn what_can_not_be_dissected_is_one_sentence() {
         (&["dissect", "--only", "2a", "--nic-tx", "xdp:a", "--nic-rx", "xdp:b"], "which --only leaves out"),
         (&["dissect", "--only", "2ab"], "no experiment"),
         (&["dissect", "--memcached", "nowhere"], "nowhere"),
+        (&["dissect", "--memcached-rate", "1 Gbit/s"], "requests per second"),
+        (&["dissect", "--nic-tx", "xdp:a", "--nic-rx", "xdp:b", "--cables", "1,two"], "`two` is not a number"),
         (&["dissect", "--topology", "/none.toml"], "can't be read"),
         (&["dissect", "--topology", &broken], "from 0"),
     ] {

@@ -1,7 +1,8 @@
 //! What limits this process, what else runs, and what kind of machine it all runs on.
 
 use super::kernel::field;
-use super::{exists, names, read, set_from_files, set_or, squeezed};
+use super::{exists, read, set_from_files, set_or, squeezed};
+use crate::processes::{Process, numbers};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use usect_core::environment::Environment;
@@ -75,8 +76,7 @@ fn container() -> String {
 
 /// Whether a process of this name runs.
 fn runs(name: &str) -> bool {
-    let is = |pid: &String| read(format!("/proc/{pid}/comm")).is_some_and(|comm| comm == name);
-    names("/proc").iter().filter(|entry| entry.starts_with(|c: char| c.is_ascii_digit())).any(is)
+    numbers("/proc").into_iter().filter_map(Process::of).any(|process| process.name == name)
 }
 
 /// Limits that decide whether memory can be locked and real-time priority be had.

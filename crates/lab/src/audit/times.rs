@@ -12,8 +12,9 @@ const COLUMNS: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "
 /// Columns that are told: who else used the core, and how much of it nobody did.
 const TOLD: [(&str, usize); 5] = [("system", 2), ("idle", 3), ("irq", 5), ("softirq", 6), ("steal", 7)];
 
-/// Columns in which a core works.
+/// Columns in which a core works, and in which the hypervisor has it.
 const BUSY: [usize; 5] = [0, 1, 2, 5, 6];
+const STOLEN: [usize; 1] = [7];
 
 /// A reading of `/proc/stat`, `/proc/interrupts` and `/proc/softirqs`.
 #[derive(Debug, Clone)]
@@ -59,7 +60,12 @@ impl CpuTimes {
     /// What share of its time each core worked since an earlier reading: was neither idle, nor waiting for a disk, nor taken away by
     /// the hypervisor. None of cores for which less than a tick has passed.
     pub fn busy_since(&self, earlier: &CpuTimes) -> Vec<(usize, f64)> {
-        self.stat.busy_since(&earlier.stat)
+        self.stat.share_since(&earlier.stat, &BUSY)
+    }
+
+    /// What share of its time the hypervisor took of each core since an earlier reading, where it tells.
+    pub(crate) fn stolen_since(&self, earlier: &CpuTimes) -> Vec<(usize, f64)> {
+        self.stat.share_since(&earlier.stat, &STOLEN)
     }
 }
 
@@ -79,9 +85,10 @@ impl Stat {
         stat
     }
 
-    fn busy_since(&self, earlier: &Stat) -> Vec<(usize, f64)> {
+    /// Of each core, what share of its ticks fell in some columns.
+    fn share_since(&self, earlier: &Stat, columns: &[usize]) -> Vec<(usize, f64)> {
         let share = |(core, spent, total): (usize, Vec<u64>, u64)| {
-            let busy = BUSY.iter().fold(0_u64, |sum, column| sum.saturating_add(spent[*column]));
+            let busy = columns.iter().fold(0_u64, |sum, column| sum.saturating_add(spent[*column]));
             (total > 0).then_some((core, busy as f64 / total as f64))
         };
         self.spent_since(earlier).filter_map(share).collect()

@@ -6,7 +6,7 @@ use usect_core::port_name::Engine;
 use usect_core::rate::RateSpec;
 use usect_core::run::TrialRecord;
 use usect_core::scenario::ClientSpec;
-use usect_core::stall::CoreStalls;
+use usect_core::stall::{CoreStalls, DISTURBED};
 use usect_core::suite::{Benchmark, SearchKind, Suite};
 use usect_core::trial::{INTERRUPTED, Trial};
 
@@ -16,8 +16,6 @@ pub(super) const LEAST: u64 = 100;
 const BURST_OFFERED: f64 = 0.9;
 /// Times that a trial is tried whose rate wasn't offered, before that is the sender's limit.
 pub(super) const ATTEMPTS: usize = 3;
-/// A thread that was away for more of its time disturbed its trial.
-const DISTURBED: f64 = 0.05;
 /// Share of what the sender reached that it is asked for at most.
 const MARGIN: f64 = 0.95;
 

@@ -1,6 +1,6 @@
 //! The page of hosts taken apart: one, or several laid over each other.
 
-use super::{HEADS, READING, cells, paper_cells, shares, total};
+use super::{HEADS, READING, cells, disturbed, label, paper_cells, shares, total};
 use crate::StoredRun;
 use crate::curve::Curve;
 use crate::grid::{Entry, Grid, Line};
@@ -22,6 +22,7 @@ struct View {
     /// What was measured, row by row.
     hows: Option<Grid>,
     missing: Option<Grid>,
+    disturbed: Option<Grid>,
     shares: Option<Grid>,
     networks: Option<Grid>,
     version: &'static str,
@@ -95,6 +96,10 @@ impl View {
             let why = row.unavailable.clone()?;
             Some(Line { swatch: None, cells: [name(letter, row), why].map(Entry::text).into() })
         };
+        let troubled = |(letter, row): (Option<char>, &Row)| {
+            let (_, what) = disturbed(row)?;
+            Some(Line { swatch: None, cells: [name(letter, row), what].map(Entry::text).into() })
+        };
         let part = |letter, whole: &str, all: &[Share]| {
             let whole = labelled(letter, &format!("{whole}, {}", total(all)));
             let line = |(name, time, from): (String, String, String)| Line {
@@ -117,6 +122,7 @@ impl View {
             reading: READING,
             hows: grid(["row", "what was measured", "and"], rows().filter_map(how).collect()),
             missing: grid(["row", "why not"], rows().filter_map(why).collect()),
+            disturbed: grid(["row", "what others took"], rows().filter_map(troubled).collect()),
             shares: grid(["request", "part", "time", "from"], requests),
             networks: grid(["network", "part", "time", "from"], networks.collect()),
             version: env!("CARGO_PKG_VERSION"),
@@ -133,7 +139,7 @@ fn table(each: &[(Option<char>, &Dissection)]) -> Vec<Line> {
     let line = |letter: Option<char>, one: &Dissection, row: &Row| {
         let own = cells(row)?;
         let paper = paper_cells(one, row);
-        let name = Entry { kind: "name", text: labelled(letter, &row.label()), small: None };
+        let name = Entry { kind: "name", text: labelled(letter, &label(row)), small: None };
         let name = if paper.is_some() { name.with("paper") } else { name };
         let beneath = |i: usize| paper.as_ref().map(|paper| paper[i].clone());
         let cells = own.into_iter().enumerate().map(|(i, text)| Entry { small: beneath(i), ..Entry::number(text) });
