@@ -7,6 +7,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 USECT := target/release/usect
 PROMETHEUS := target/prometheus/usr/bin/prometheus
 MEMCACHED := target/memcached/usr/bin/memcached
+OVS := target/openvswitch/usr/sbin/ovs-vswitchd
 # Debian and Ubuntu packages, by the file that tells whether they are there.
 NEEDED := clang:/usr/bin/clang iproute2:/usr/share/doc/iproute2 ethtool:/usr/share/doc/ethtool \
 	pkg-config:/usr/bin/pkg-config make:/usr/bin/make gcc:/usr/bin/gcc binutils:/usr/bin/ld libelf-dev:/usr/include/gelf.h \
@@ -22,7 +23,7 @@ deps: ## Install what is missing, by package name
 	@command -v cargo >/dev/null || { echo "install a Rust toolchain first (rustup, or your distribution)"; exit 2; }
 
 # systemd-analyze, which a test of the unit needs; a container may lack it. Debian's iperf3 asks whether it is to serve: it isn't.
-deps-test: deps $(PROMETHEUS) $(MEMCACHED)
+deps-test: deps $(PROMETHEUS) $(MEMCACHED) $(OVS)
 	@command -v iperf3 >/dev/null && command -v ping >/dev/null || { \
 	  $(SUDO) apt-get update -q && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends iperf3 iputils-ping; }
 	@command -v systemd-analyze >/dev/null || $(SUDO) apt-get install -q -y --no-install-recommends systemd || true
@@ -53,6 +54,11 @@ $(PROMETHEUS):
 $(MEMCACHED):
 	$(call unpacked,memcached,memcached $$(apt-cache depends memcached | awk '/ Depends: lib(event|sasl)/ {print $$2}'))
 
+# Its own script makes that link, when it is installed.
+$(OVS):
+	$(call unpacked,openvswitch,openvswitch-switch openvswitch-common $$(apt-cache depends openvswitch-switch | awk '/ Depends: lib(bpf|cap-ng|numa|ssl|unbound|xdp)/ {print $$2}'))
+	@[ ! -d target/openvswitch/usr/sbin ] || ln -sf ../lib/openvswitch-switch/ovs-vswitchd $@
+
 # A test that can't run here adds a line to the list; with USECT_NO_SKIP=1, as in CI, it fails instead.
 test: export USECT_SKIPPED := $(CURDIR)/target/skipped.txt
 test: deps-test ## Every test; those in namespaces need root
@@ -65,7 +71,7 @@ deps-hw: deps
 	  [ -e "$${need#*:}" ] || missing="$$missing $${need%%:*}"; done; \
 	[ -z "$$missing" ] || $(SUDO) apt-get install -q -y --no-install-recommends $$missing
 
-test-hw: deps-hw ## Tests with cards that stamp frames, in QEMU guests (Debian 12; 280 MB below /var/tmp/usect-hw)
+test-hw: deps-hw deps-test ## Tests with cards that stamp frames, in QEMU guests (Debian 12; 280 MB below /var/tmp/usect-hw)
 	hw/test
 
 # No operating system: compiled for a bare 32-bit processor, linked at a place of its own.

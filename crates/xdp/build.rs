@@ -6,7 +6,7 @@ use std::path::PathBuf;
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     println!("cargo:rerun-if-changed=src/bpf");
-    for name in ["gaps", "kernel", "tap", "xsk"] {
+    for name in ["arrivals", "gaps", "kernel", "tap", "xsk"] {
         SkeletonBuilder::new()
             .source(format!("src/bpf/{name}.bpf.c"))
             // Debian keeps <asm/types.h> in a folder per architecture, which clang leaves out for eBPF.

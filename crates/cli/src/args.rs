@@ -2,18 +2,21 @@
 
 mod dissect;
 mod host;
+mod matrix;
 mod monitor;
 mod over;
 mod suite;
 
 pub(crate) use dissect::Dissect;
 pub(crate) use host::{Check, Host, Scope, Tune};
+pub(crate) use matrix::Matrix;
 pub(crate) use monitor::Monitor;
 pub(crate) use over::{Between, Shape, Sweep, Trains};
 pub(crate) use suite::Rfc2544;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use dissect::DISSECT_HELP;
+use matrix::MATRIX_HELP;
 use monitor::MONITOR_HELP;
 use over::{CONVOY_HELP, SWEEP_HELP, TRAIN_HELP, nanoseconds};
 use std::path::PathBuf;
@@ -95,6 +98,10 @@ pub(crate) enum Command {
     /// Where the time goes: the host taken apart, experiment by experiment, beside the figures of paper 002.
     #[command(after_help = DISSECT_HELP)]
     Dissect(Box<Dissect>),
+    /// Settings of a network and the load on it, in every combination: latency, throughput and cost together, and which setting
+    /// moves them by how much.
+    #[command(after_help = MATRIX_HELP)]
+    Matrix(Matrix),
     /// Measure a path all the time at a low rate: a log, alarms when its latency shifts, metrics for Prometheus, convoys when
     /// nobody else needs it.
     #[command(after_help = MONITOR_HELP)]

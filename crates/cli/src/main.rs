@@ -10,6 +10,7 @@ mod engines;
 mod generate;
 mod host;
 mod lab;
+mod matrix;
 mod monitor;
 mod progress;
 mod report;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab::run(&command),
         Command::Engines(engines) => engines::run(&engines),
         Command::Dissect(args) => dissect::run(&args),
+        Command::Matrix(args) => matrix::run(&args),
         Command::Host(command) => host::run(&command),
         Command::Echo { core } => dissect::echo(core),
     };

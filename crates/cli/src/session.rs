@@ -395,6 +395,7 @@ pub(crate) fn head(
         profiles: Vec::new(),
         rfc2544: None,
         dissect: None,
+        matrix: None,
         resumed: Vec::new(),
     }
 }

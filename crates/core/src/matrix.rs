@@ -2,10 +2,12 @@
 //! flow beside the load, the load's throughput and what both cost are measured at once.
 
 mod load;
+mod response;
 mod seen;
 
 pub use load::{Load, Transport};
-pub use seen::{Became, Distribution, Loaded, Measured, Pinged, Probed, Queue, Seen, Tried, Used};
+pub use response::{FIRST_END, Moved, RESPONSES, Response, SECOND_END, Step};
+pub use seen::{Arrived, Became, Distribution, Loaded, Measured, Pinged, Probed, Queue, Seen, Tried, Used};
 
 use crate::frame::FrameSize;
 use crate::rate::RateSpec;
@@ -113,10 +115,15 @@ pub enum Words {
 }
 
 impl Words {
-    /// For the program.
-    pub fn words(&self) -> Vec<&str> {
+    /// For the program, as they are written.
+    pub fn text(&self) -> &str {
         let (Words::Plain(words) | Words::Named { is: words, .. }) = self;
-        words.split_whitespace().collect()
+        words
+    }
+
+    /// One by one.
+    pub fn words(&self) -> Vec<&str> {
+        self.text().split_whitespace().collect()
     }
 }
 
@@ -250,7 +257,10 @@ impl Matrix {
         Ok(matrix)
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Checks it.
+    ///
+    /// Errors: what is wrong with it, in a sentence.
+    pub fn check(&self) -> Result<(), String> {
         for protocol in [self.protocol, self.quick] {
             if !(0.0..=LONGEST_WARMUP_S).contains(&protocol.warmup_s)
                 || !(1.0..=86_400.0).contains(&protocol.duration_s)
@@ -339,10 +349,13 @@ impl Matrix {
         }
     }
 
-    /// A cell in words: its levels' names.
+    /// A cell in words: the names of its levels, of factors that have several.
     pub fn label(&self, cell: &[usize]) -> String {
-        let name = |(factor, level): (Factor, &usize)| factor.levels.get(*level).cloned();
-        let names: Vec<String> = self.factors().into_iter().zip(cell).filter_map(name).collect();
+        let factors = self.factors();
+        let several = factors.iter().any(|factor| factor.levels.len() > 1);
+        let told = factors.iter().zip(cell).filter(|(factor, _)| !several || factor.levels.len() > 1);
+        let names: Vec<&str> =
+            told.filter_map(|(factor, level)| factor.levels.get(*level)).map(String::as_str).collect();
         names.join(", ")
     }
 

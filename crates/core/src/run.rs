@@ -9,6 +9,7 @@ use crate::environment::Environment;
 use crate::findings::Findings;
 use crate::gathered::{Gathered, Pooled, Single};
 use crate::histogram::Histogram;
+use crate::matrix::Measured;
 use crate::measurement::{Measurement, Pace, Stream};
 use crate::profile::Applied;
 use crate::scenario::Case;
@@ -70,6 +71,9 @@ pub struct Header {
     /// The host taken apart, where that is what was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dissect: Option<Dissection>,
+    /// A matrix of settings and its trials, where that is what was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matrix: Option<Measured>,
     /// When it was gone on with after it had been interrupted, RFC 3339.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resumed: Vec<String>,

@@ -443,6 +443,7 @@ impl Protocol {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matrix::Matrix;
     use proptest::prelude::*;
 
     const GOOD: &str = r#"
@@ -481,8 +482,12 @@ wait = "block"
         let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(!files.is_empty());
         for file in files {
-            Scenario::parse(&std::fs::read_to_string(&file).unwrap())
-                .unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+            let text = std::fs::read_to_string(&file).unwrap();
+            let read = match file.file_name().unwrap().to_str() {
+                Some("datacenter.toml") => Matrix::parse(&text).map(drop),
+                _ => Scenario::parse(&text).map(drop).map_err(|e| e.to_string()),
+            };
+            read.unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod bridge;
 mod forwarder;
+pub mod ovs;
 mod redirect;
 mod reflector;
 mod spinning;
@@ -11,6 +12,7 @@ mod stream;
 
 pub use bridge::Bridge;
 pub use forwarder::{Forwarder, Seats};
+pub use ovs::OpenVSwitch;
 pub use redirect::Redirect;
 pub use reflector::Reflector;
 pub use spinning::Seat;

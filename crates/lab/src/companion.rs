@@ -44,11 +44,26 @@ impl Companion {
     ///
     /// Errors: it isn't installed, or can't be started; there is no such namespace.
     pub fn start(netns: Option<&str>, program: &str, args: &[&str]) -> Result<Companion, LabError> {
+        Companion::start_with(netns, program, args, &[])
+    }
+
+    /// The same with variables of its environment.
+    pub fn start_with(
+        netns: Option<&str>,
+        program: &str,
+        args: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Result<Companion, LabError> {
         let mark = format!("{program}.{}.{}", Owner::current().pid, NEXT.fetch_add(1, Relaxed));
         // Before it is there: the mark is all that it takes to find it.
         let noted = settings::note(KIND, None, &mark, &mark)?;
         let mut command = crate::program::command(program, args);
-        command.env(MARK, &mark).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .env(MARK, &mark)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         // A Ctrl-C at the terminal is for us, who end it.
         command.process_group(0);
         let mut child = within(netns, || command.spawn())?.map_err(|e| unstarted(program, args, e))?;
@@ -137,7 +152,7 @@ pub fn recover() -> Result<Vec<String>, LabError> {
     for stale in settings::stale(KIND)? {
         if end(stale.value()) > 0 {
             let name = stale.value().split('.').next().unwrap_or_default().to_owned();
-            said.push(format!("ended a {name} that a killed run had started"));
+            said.push(format!("ended {name}, which a killed run had started"));
         }
         stale.strike_out()?;
     }

@@ -92,6 +92,14 @@ impl Lab {
         &self.links.rx
     }
 
+    /// Leaves to cards what interfaces of hosts leave to them: checksums, segmentation. What isn't the kernel's stack gets frames then that
+    /// aren't finished.
+    ///
+    /// Errors: `ethtool` fails.
+    pub fn leave_to_cards(&self) -> Result<(), LabError> {
+        topology::leave_to_cards(&self.name, self.entry.shape)
+    }
+
     /// Every interface that sends or receives, the senders' first.
     ///
     /// Errors: one is gone.

@@ -11,6 +11,7 @@ mod auditing;
 mod change;
 pub mod companion;
 mod cpuset;
+pub mod ends;
 mod error;
 mod journal;
 mod lab;

@@ -67,7 +67,7 @@ pub(crate) fn unstarted(program: &str, args: &[&str], error: io::Error) -> LabEr
 fn package(program: &str) -> &str {
     match program {
         "ip" | "tc" | "bridge" | "ss" => "iproute2",
-        "ovs-vsctl" | "ovs-ofctl" | "ovs-appctl" => "openvswitch-switch",
+        "ovs-vswitchd" | "ovs-vsctl" | "ovs-ofctl" | "ovsdb-server" | "ovsdb-tool" => "openvswitch-switch",
         "ps" | "sysctl" => "procps",
         "dpdk-testpmd" | "testpmd" => "dpdk",
         other => other,

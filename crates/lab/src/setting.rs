@@ -1,5 +1,7 @@
 //! One setting of the host: what it is called, how it is read and written. Its value is a text, so that it can be written down.
 
+mod interface;
+
 use crate::audit;
 use crate::auditing;
 use crate::cpuset;
@@ -9,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
+
+pub(crate) use interface::{BY_DEFAULT, Of};
 
 /// Which setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,12 +25,14 @@ pub(crate) enum Setting {
         /// The namespace that has it, where it is one of an interface's below `/sys/class/net`.
         netns: Option<String>,
     },
-    /// A parameter of an interface's coalescing, as ethtool(8) calls it.
-    Coalescing {
-        /// The interface.
+    /// What programs read and write of an interface.
+    Interface {
+        /// Its namespace.
+        netns: Option<String>,
+        /// Its name.
         interface: String,
-        /// `rx-usecs`, `adaptive-rx`.
-        parameter: String,
+        /// Which of its settings.
+        of: Of,
     },
     /// Whether the kernel audits.
     Audit,
@@ -71,10 +77,7 @@ impl Setting {
                 };
                 Ok(audit::chosen(text.trim()))
             }
-            Setting::Coalescing { interface, parameter } => {
-                let text = run(None, "ethtool", &["-c", interface]).map_err(|e| e.reason())?;
-                coalescing(&text, parameter).ok_or_else(|| "the driver has no such parameter".into())
-            }
+            Setting::Interface { netns, interface, of } => of.read(netns.as_deref(), interface),
             Setting::Audit => auditing::state().map(str::to_owned),
             Setting::Process { pid, started, .. } => match Process::living(*pid) {
                 Some(process) if process.started == *started => {
@@ -95,9 +98,7 @@ impl Setting {
             Setting::File { path, netns: Some(netns) } => {
                 within_sysfs(netns, "echo \"$1\" > \"$0\"", &path.display().to_string(), value).map(drop)
             }
-            Setting::Coalescing { interface, parameter } => {
-                run(None, "ethtool", &["-C", interface, parameter, value]).map(drop).map_err(|e| e.reason())
-            }
+            Setting::Interface { netns, interface, of } => of.write(netns.as_deref(), interface, value),
             Setting::Audit => auditing::set(value),
             Setting::Process { pid, .. } => {
                 self.read()?;
@@ -114,7 +115,7 @@ impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Setting::File { path, .. } => write!(f, "{}", path.display()),
-            Setting::Coalescing { interface, parameter } => write!(f, "{parameter} of {interface}"),
+            Setting::Interface { interface, of, .. } => write!(f, "{of} of {interface}"),
             Setting::Audit => f.write_str("audit"),
             Setting::Process { pid, name, .. } => write!(f, "process {pid} ({name})"),
             Setting::Others(_) => f.write_str("cores of all other processes"),
@@ -136,26 +137,9 @@ fn plain(error: &std::io::Error) -> String {
     }
 }
 
-/// A parameter in what `ethtool -c` prints.
-fn coalescing(text: &str, parameter: &str) -> Option<String> {
-    audit::coalescing(text).into_iter().find_map(|(key, value)| (key == parameter).then_some(value))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    const COALESCING: &str = "Coalesce parameters for eth1:\nAdaptive RX: on  TX: off\nstats-block-usecs:\tn/a\n\
-                              rx-usecs:\t3\nrx-usecs-irq:\tn/a\ntx-usecs:\t0\n";
-
-    #[test]
-    fn what_ethtool_says_of_coalescing() {
-        let of = |name| coalescing(COALESCING, name);
-        assert_eq!((of("rx-usecs").as_deref(), of("tx-usecs").as_deref()), (Some("3"), Some("0")));
-        assert_eq!((of("adaptive-rx").as_deref(), of("adaptive-tx").as_deref()), (Some("on"), Some("off")));
-        assert_eq!((of("rx-usecs-irq"), of("rx")), (None, None));
-    }
 
     #[test]
     fn a_file_is_what_it_says_in_brackets() {
@@ -185,13 +169,5 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(setting.read().is_err());
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_survived(text in "(Adaptive RX:|rx-usecs:|[a-z0-9 \n\t:\\[\\]])*") {
-            coalescing(&text, "rx-usecs");
-            coalescing(&text, "adaptive-rx");
-        }
     }
 }

@@ -277,6 +277,14 @@ fn set_offloads(name: &LabName, shape: Shape) -> Result<(), LabError> {
     shape.ends().try_for_each(offload)
 }
 
+/// Undoes that as far as the kernel's own stack is at both ends of a path.
+pub(crate) fn leave_to_cards(name: &LabName, shape: Shape) -> Result<(), LabError> {
+    const ON: [&str; 10] = ["tx", "on", "sg", "on", "tso", "on", "gso", "on", "gro", "on"];
+    shape.ends().try_for_each(|end| {
+        run(Some(&name.netns(end.role)), "ethtool", &[&["-K", &end.interface][..], &ON].concat()).map(drop)
+    })
+}
+
 /// Kernels before 5.12 lack the last two features; `ethtool` refuses to switch off what isn't there.
 fn offload_args<'a>(interface: &'a str, offered: &str) -> Vec<&'a str> {
     let mut args = vec!["-K", interface, "tx", "off", "tso", "off", "gso", "off", "gro", "on"];

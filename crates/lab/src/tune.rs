@@ -3,7 +3,7 @@
 use crate::change::{self, Change, Outcome};
 use crate::cpuset::{self, Others};
 use crate::error::LabError;
-use crate::setting::Setting;
+use crate::setting::{Of, Setting};
 use crate::state::State;
 use crate::{privilege, settings, steering};
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -336,7 +336,8 @@ fn quiet(interfaces: &[String]) -> Vec<Wish> {
     let moderation = interfaces.iter().flat_map(|interface| {
         let each = [("adaptive-rx", "off"), ("adaptive-tx", "off"), ("rx-usecs", "0"), ("tx-usecs", "0")];
         each.map(|(parameter, value)| {
-            let setting = Setting::Coalescing { interface: interface.clone(), parameter: parameter.into() };
+            let of = Of::Coalescing(parameter.into());
+            let setting = Setting::Interface { netns: None, interface: interface.clone(), of };
             Wish::new(PART, format!("{parameter} {value} at {interface}"), vec![(setting, value.into())])
         })
     });

@@ -10,7 +10,7 @@ use usect_lab::within;
 
 const PROGRAM: &str = "iperf3";
 /// Where it listens; no other program of a lab does.
-const PORT: u16 = 5201;
+pub const PORT: u16 = 5201;
 /// How long a server may take to listen.
 const LISTENS: Duration = Duration::from_secs(5);
 /// How much longer than it was told a client may go on.

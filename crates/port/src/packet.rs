@@ -8,13 +8,14 @@ use crate::{BATCH, Caps, Found, Outward, Port, Receive, Take, Transmit, sockopt,
 use ring::Ring;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use usect_core::scenario::Stamp;
 use usect_core::stages::Point;
 use usect_core::template::Word;
 
 const ETH_P_ALL: u16 = 3;
+const ETH_P_IP: u16 = 0x0800;
 /// Longest wait for the kernel to take a batch, before the interface is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -70,6 +71,15 @@ pub fn sink(port: u16) -> io::Result<Option<UdpSocket>> {
         Err(e) if e.kind() == io::ErrorKind::AddrInUse => Ok(None),
         Err(e) => Err(e),
     }
+}
+
+/// A socket whose filter, an eBPF program, looks at every IPv4 packet that arrives at an interface of the calling thread's namespace, for as
+/// long as it is open. Whatever the program lets in, nobody reads.
+pub fn watch(ifindex: u32, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let socket = socket::raw()?;
+    sockopt::set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &program.as_raw_fd())?;
+    socket::bind(&socket, ifindex, ETH_P_IP)?;
+    Ok(socket)
 }
 
 fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {

@@ -6,6 +6,9 @@ use crate::format;
 use usect_core::dissect::{Dissection, Row, Share};
 use usect_core::stats::{Estimate, Quantile};
 
+/// What it is.
+pub(crate) const SETUP: &str = "the host taken apart, as in paper 002";
+
 /// Names of the columns, which are the paper's.
 pub(crate) const HEADS: [&str; 5] = ["minimum", "median", "99.9th", "tail", "observed"];
 

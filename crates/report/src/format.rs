@@ -157,6 +157,10 @@ pub(crate) fn protocol(header: &Header) -> String {
     if header.rfc2544.is_some() {
         return "RFC 2544".to_owned();
     }
+    if header.dissect.is_some() {
+        return format!("dissect: {} a row", seconds(p.duration_s));
+    }
+    let of = if header.matrix.is_some() { "combination" } else { "client" };
     let runs = if p.runs == 1 { "one run".to_owned() } else { format!("{} runs", p.runs) };
     // Of some the number of frames says how long they take.
     let each = match header.procedure.as_str() {
@@ -165,7 +169,7 @@ pub(crate) fn protocol(header: &Header) -> String {
         "convoy" | "train" => String::new(),
         _ => format!(", {} each after {} of warm-up", seconds(p.duration_s), seconds(p.warmup_s)),
     };
-    format!("{}: {runs} per client{each}", header.procedure)
+    format!("{}: {runs} per {of}{each}", header.procedure)
 }
 
 #[cfg(test)]

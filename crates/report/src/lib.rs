@@ -19,6 +19,7 @@ mod histograms;
 mod hlog;
 pub mod host;
 mod loads;
+mod matrix;
 pub mod monitor;
 mod page;
 mod plots;

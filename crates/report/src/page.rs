@@ -3,18 +3,19 @@
 use crate::StoredRun;
 use crate::dissect::page::DISSECT;
 use crate::loads::page::LOADS;
+use crate::matrix::page::MATRIX;
 use crate::plots::Plots;
 use crate::series::{Series, labelled, letter};
 use crate::suite::page::SUITE;
 use crate::sweep::{self, Swept};
 use crate::view::View;
-use crate::{dissect, loads, suite};
+use crate::{dissect, loads, matrix, suite};
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, context};
 use serde::Serialize;
 
 /// Those of every page, and of each. `.html` turns the escaping of every value on.
-const TEMPLATES: [(&str, &str); 8] = [
+const TEMPLATES: [(&str, &str); 9] = [
     ("base.html", include_str!("../templates/base.html")),
     ("grid.html", include_str!("../templates/grid.html")),
     (RUNS.template, include_str!("../templates/report.html")),
@@ -22,6 +23,7 @@ const TEMPLATES: [(&str, &str); 8] = [
     (SUITE.template, include_str!("../templates/suite.html")),
     (LOADS.template, include_str!("../templates/loads.html")),
     (DISSECT.template, include_str!("../templates/dissect.html")),
+    (MATRIX.template, include_str!("../templates/matrix.html")),
     ("runs.html", include_str!("../templates/runs.html")),
 ];
 const STYLE: &str = include_str!("../templates/report.css");
@@ -54,9 +56,8 @@ pub enum PageError {
 /// The page of one run, or of several laid over each other. It loads nothing: style, script, chart
 /// library and data are inside, and its content security policy forbids requests.
 pub fn html(runs: &[StoredRun]) -> Result<String, PageError> {
-    if let Some(page) =
-        suite::page::html(runs).or_else(|| loads::page::html(runs)).or_else(|| dissect::page::html(runs))
-    {
+    let kinds = [suite::page::html, loads::page::html, dissect::page::html, matrix::page::html];
+    if let Some(page) = kinds.into_iter().find_map(|html| html(runs)) {
         return page;
     }
     let swept: Vec<Swept> = runs.iter().flat_map(|run| sweep::of(&run.run)).collect();

@@ -4,13 +4,14 @@ use crate::loads::Loaded;
 use crate::sweep::{self, Swept};
 use crate::trains::Written;
 use crate::view::caveats;
-use crate::{calibrated, converge, dissect, format, host, loads, suite, trains, verdict};
+use crate::{calibrated, converge, dissect, format, host, loads, matrix, suite, trains, verdict};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 use usect_core::dissect::Dissection;
+use usect_core::matrix::Measured;
 use usect_core::run::{ClientRecord, Record, Run, StreamRecord, SuiteRecord};
 use usect_core::stall::CoreStalls;
-use usect_core::stats::{Estimate, Interval, LADDER, Quantile};
+use usect_core::stats::{Bounded, Estimate, Interval, LADDER, Quantile};
 use usect_core::tracker::Counts;
 
 /// The run in text for a terminal of 80 columns or more. No escape codes unless `color`.
@@ -21,6 +22,9 @@ pub fn table(run: &Run, color: bool) -> String {
     }
     if let Some(dissection) = &run.header.dissect {
         return [page.header(), page.dissected(dissection), page.platform()].join("\n\n") + "\n";
+    }
+    if let Some(measured) = &run.header.matrix {
+        return [page.header(), page.matrix(measured), page.platform()].join("\n\n") + "\n";
     }
     let loaded = loads::of(run);
     if !loaded.is_empty() {
@@ -142,6 +146,37 @@ impl Page<'_> {
             let head = self.styled("1", &format!("{whole}: {}", dissect::total(shares)));
             text.push(std::iter::once(head).chain(lines).collect::<Vec<_>>().join("\n"));
         }
+        text.retain(|block| !block.is_empty());
+        text.join("\n\n")
+    }
+
+    /// A line for each cell, what moves which figure, and what wasn't measured.
+    fn matrix(&self, measured: &Measured) -> String {
+        let mut table = self.table(std::iter::once(String::new()).chain(matrix::heads()), 1);
+        for row in matrix::rows(measured) {
+            let of = |write: fn(&Bounded) -> Option<String>| {
+                row.figures
+                    .iter()
+                    .map(move |figure| figure.as_ref().map_or(Some("n/a".into()), write).unwrap_or_default())
+            };
+            table.add_row(named(&row.label, of(|value| Some(matrix::number(value.value)))));
+            if row.trials > 1 {
+                table.add_row(named("", of(matrix::interval)));
+            }
+        }
+        let mut text = vec![[trimmed(&table), self.styled("2", &wrapped(matrix::READING))].join("\n")];
+        let told = matrix::told(measured);
+        let moved =
+            told.iter().map(|moved| format!("  {}: {}: {}", moved.figure, matrix::step(moved), matrix::amount(moved)));
+        let heading =
+            if told.is_empty() { "no setting moves any figure by more than noise" } else { "what moves what:" };
+        let moved: Vec<String> = std::iter::once(self.styled("1", heading)).chain(moved).collect();
+        text.push([moved.join("\n"), self.styled("2", &wrapped(matrix::MOVES))].join("\n"));
+        let missing = matrix::missing(measured).into_iter();
+        text.push(
+            missing.map(|(cell, why)| wrapped(&format!("{cell}: {}", plain(&why)))).collect::<Vec<_>>().join("\n"),
+        );
+        text.push(matrix::notes(measured).iter().map(|note| wrapped(note)).collect::<Vec<_>>().join("\n"));
         text.retain(|block| !block.is_empty());
         text.join("\n\n")
     }
@@ -381,6 +416,12 @@ fn setup(run: &Run) -> String {
     let dut = run.header.scenario.dut.name();
     if let Some(record) = suite::of(run) {
         return format!("{}, DUT {dut}", suite::how(&record.suite));
+    }
+    if let Some(measured) = &run.header.matrix {
+        return matrix::setup(measured);
+    }
+    if run.header.dissect.is_some() {
+        return dissect::SETUP.to_owned();
     }
     if run.header.procedure == "loads" {
         return format!("{}, DUT {dut}", loads::asked(&run.header.scenario));

@@ -8,6 +8,7 @@ pub mod engines;
 pub mod generate;
 pub mod host;
 pub mod interface;
+pub mod matrix;
 mod open;
 mod path;
 pub mod place;
@@ -69,6 +70,9 @@ pub enum RigError {
     /// The device under test.
     #[error(transparent)]
     Dut(#[from] usect_dut::DutError),
+    /// What loads a path, or watches it meanwhile.
+    #[error(transparent)]
+    Load(#[from] usect_load::LoadError),
     /// eBPF or AF_XDP.
     #[error(transparent)]
     Xdp(#[from] usect_xdp::XdpError),
@@ -133,7 +137,9 @@ pub fn recover() -> Result<Vec<String>, RigError> {
     said.extend(usect_lab::companion::recover()?);
     said.extend(usect_lab::module::recover()?);
     said.extend(usect_lab::tune::recover()?);
+    said.extend(usect_lab::ends::recover()?);
     said.extend(usect_lab::recover()?);
+    usect_dut::ovs::recover();
     Ok(said)
 }
 

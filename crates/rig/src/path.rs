@@ -8,7 +8,7 @@ use usect_core::scenario::{ClientSpec, DutSpec, PairSpec, Scenario};
 use usect_lab::{Lab, Link, Shape, link, run, within};
 
 /// The lab of a run; there is one run at a time.
-const RUN_LAB: &str = "usect";
+pub(crate) const RUN_LAB: &str = "usect";
 /// UDP ports of the two ends.
 pub(crate) const TX_PORT: u16 = 9000;
 pub(crate) const RX_PORT: u16 = 9001;

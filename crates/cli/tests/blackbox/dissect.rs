@@ -163,7 +163,7 @@ fn a_killed_run_leaves_a_memcached_that_the_next_one_ends() {
     run.end();
     assert!(memcached().is_some());
     let said = world.succeeds(&["host", "restore"]).stdout;
-    assert!(said.contains("ended a memcached"), "{said}");
+    assert!(said.contains("ended memcached, which"), "{said}");
     until("it is gone", || memcached().is_none().then_some(()));
     world.assert_clean();
 }

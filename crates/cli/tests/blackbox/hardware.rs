@@ -5,6 +5,7 @@
 use crate::world::World;
 use nix::sys::signal::Signal;
 use std::process::Command;
+use usect_core::matrix::{Became, Measured, Moved, RESPONSES};
 use usect_core::run::Run;
 
 /// What the pretend wire imposes there, in nanoseconds.
@@ -416,4 +417,56 @@ fn a_card_and_groups_of_version_2_are_checked_and_tuned_and_put_back() {
     assert!(done.status.success(), "{done:?}");
     assert_eq!(tuned.settings(), before);
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(command), Signal::SIGKILL);
+}
+
+/// A matrix in which everything was measured.
+fn whole_matrix(world: &World, text: &str) -> Measured {
+    let file = world.file("matrix.toml", text);
+    world.succeeds(&["matrix", &file]);
+    let (run, _) = world.newest_run();
+    world.assert_clean();
+    let measured = run.header.matrix.unwrap();
+    let unseen = measured.trials.iter().find(|tried| !matches!(tried.became, Became::Seen(_)));
+    assert!(unseen.is_none(), "{unseen:?}");
+    measured
+}
+
+#[test]
+#[ignore = "in the guest of `make test-hw`"]
+fn what_netem_adds_is_found_where_it_is_and_nowhere_else() {
+    let Some(world) = World::new() else { return };
+    let text = "title = \"a known truth\"\nprotocol = { warmup_s = 0.2, duration_s = 1.0, runs = 3 }\nprobe = { rate = \"200 pps\" }\n\
+        [vary]\nqueue = [\"pfifo limit 500\", \"netem delay 50us limit 500\"]\nmtu = [1500, 1400]\n";
+    let measured = whole_matrix(&world, text);
+    let of = |factor: &str| {
+        let own =
+            |moved: &&Moved| moved.figure == RESPONSES[0].name && moved.by.factor == factor && moved.under.is_none();
+        measured.moved.iter().find(own).unwrap()
+    };
+    // 50 µs at either end. The guest's time is free of noise: an interval may be narrower than the kernel's timers are exact.
+    let (netem, mtu) = (of("queue"), of("mtu"));
+    assert!(netem.significant && (netem.estimate - 100.0).abs() <= netem.margin.unwrap() + 2.0, "{netem:?}");
+    assert!(
+        mtu.estimate.abs() <= mtu.margin.unwrap() + 2.0 && (!mtu.significant || mtu.estimate.abs() < 1.0),
+        "{mtu:?}"
+    );
+}
+
+#[test]
+#[ignore = "in the guest of `make test-hw`"]
+fn fifo_and_sfq_are_compared_where_the_kernel_has_both_and_open_vswitch_is_in_it() {
+    let Some(world) = World::new() else { return };
+    let text = "title = \"disciplines\"\nprotocol = { warmup_s = 1.0, duration_s = 2.0, runs = 1 }\nprobe = { rate = \"100 pps\" }\n\
+        [vary]\nqueue = [\"pfifo\", \"sfq\"]\npath = [\"direct\", \"ovs\"]\nload = [\"tcp\", \"udp 5M\"]\n";
+    let measured = whole_matrix(&world, text);
+    assert_eq!(measured.trials.len(), 8);
+    for tried in &measured.trials {
+        let (Became::Seen(seen), label) = (&tried.became, measured.matrix.label(&tried.turn.cell)) else {
+            unreachable!()
+        };
+        let kind = label.split(", ").next().unwrap();
+        assert!(seen.queues.iter().all(|queue| queue.kind == kind), "{label}: {:?}", seen.queues);
+        assert!(seen.load.as_ref().unwrap().bits_per_second > 0.0 && seen.probe.latency.is_some(), "{label}: {seen:?}");
+        assert!(!seen.notes.iter().any(|note| note.contains("user space")), "{label}: {:?}", seen.notes);
+    }
 }

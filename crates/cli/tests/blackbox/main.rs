@@ -13,6 +13,7 @@ mod hardware;
 mod hosts;
 mod inside;
 mod labs;
+mod matrix;
 mod monitor;
 mod prometheus;
 mod refused;

@@ -236,16 +236,18 @@ pub(crate) fn until<T>(what: &str, mut event: impl FnMut() -> Option<T>) -> T {
 /// Where `make test` unpacks memcached.
 pub(crate) const MEMCACHED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/memcached/usr");
 
+/// Where it unpacks Open vSwitch.
+pub(crate) const OPENVSWITCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/openvswitch/usr");
+
 /// Where a program looks for others, and their libraries: also where `make test` unpacks them.
 fn unpacked() -> [(&'static str, String); 2] {
-    let with = |name, folder: &str| {
-        let before = std::env::var(name).unwrap_or_default();
-        (
-            name,
-            if before.is_empty() { format!("{MEMCACHED}/{folder}") } else { format!("{before}:{MEMCACHED}/{folder}") },
-        )
+    let with = |name, folders: &[&str]| {
+        let own =
+            [MEMCACHED, OPENVSWITCH].into_iter().flat_map(|at| folders.iter().map(move |to| format!("{at}/{to}")));
+        let before = std::env::var(name).ok().filter(|before| !before.is_empty());
+        (name, before.into_iter().chain(own).collect::<Vec<_>>().join(":"))
     };
-    [with("PATH", "bin"), with("LD_LIBRARY_PATH", "lib/x86_64-linux-gnu")]
+    [with("PATH", &["bin", "sbin"]), with("LD_LIBRARY_PATH", &["lib/x86_64-linux-gnu"])]
 }
 
 /// Waits until no other test runs, in this process or another.

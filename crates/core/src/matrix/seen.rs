@@ -1,7 +1,7 @@
 //! What was seen in a trial of a cell: the probe, the load, and what both cost.
 
-use super::{Matrix, Turn};
-use crate::histogram::Packed;
+use super::{Matrix, Moved, RESPONSES, Turn};
+use crate::histogram::{Histogram, Packed};
 use crate::summary::Summary;
 use crate::tracker::Counts;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,22 @@ pub struct Measured {
     pub matrix: Matrix,
     /// What became of each trial.
     pub trials: Vec<Tried>,
+    /// What moves which figure, as far as it is known.
+    #[serde(default)]
+    pub moved: Vec<Moved>,
+}
+
+impl Measured {
+    /// Of a matrix that nothing was tried of yet.
+    pub fn of(matrix: Matrix) -> Measured {
+        Measured { matrix, trials: Vec::new(), moved: Vec::new() }
+    }
+
+    /// Adds a trial, and judges anew what moves which figure.
+    pub fn add(&mut self, tried: Tried) {
+        self.trials.push(tried);
+        self.moved = RESPONSES.iter().flat_map(|response| response.moved(&self.matrix, &self.trials)).collect();
+    }
 }
 
 /// A trial that was tried.
@@ -51,13 +67,24 @@ pub struct Seen {
     pub cores: Vec<Used>,
     /// Share of a core's time that each process of the experiment used: one that keeps two cores busy uses 2.
     pub processes: Vec<Used>,
-    /// Times between two packets of the load at its receiver, as the host sees them behind its offloads.
-    pub gaps: Option<Distribution>,
+    /// Packets of the load at its receiver.
+    pub arrived: Option<Arrived>,
     /// The queueing disciplines of the two ends.
     pub queues: Vec<Queue>,
     /// What a reader should know of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// Packets where they arrive, as the host sees them behind its offloads: those that one of them put together are one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Arrived {
+    /// How many.
+    pub packets: u64,
+    /// Those that they were on the wire.
+    pub segments: u64,
+    /// Times from one to the next; none of fewer than two packets.
+    pub gaps: Option<Distribution>,
 }
 
 /// A distribution, in numbers and whole.
@@ -74,8 +101,8 @@ pub struct Distribution {
 pub struct Probed {
     /// Every frame in one class.
     pub counts: Counts,
-    /// From the actual departure, there and back.
-    pub latency: Distribution,
+    /// From the actual departure, there and back; none where none came back.
+    pub latency: Option<Distribution>,
 }
 
 /// What `ping` saw.
@@ -131,6 +158,14 @@ pub struct Queue {
     pub drops: u64,
     /// Packets that it took back from the driver meanwhile.
     pub requeues: u64,
+}
+
+impl Distribution {
+    /// Of what was recorded; none of nothing.
+    pub fn of(histogram: &Histogram) -> Option<Distribution> {
+        let whole = || Distribution { summary: Summary::of(histogram), histogram: Packed::of(histogram) };
+        (histogram.samples() > 0).then(whole)
+    }
 }
 
 impl Pinged {

@@ -1,6 +1,6 @@
 //! The page of hosts taken apart: one, or several laid over each other.
 
-use super::{HEADS, READING, cells, disturbed, label, paper_cells, shares, total};
+use super::{HEADS, READING, SETUP, cells, disturbed, label, paper_cells, shares, total};
 use crate::StoredRun;
 use crate::curve::Curve;
 use crate::grid::{Entry, Grid, Line};
@@ -112,9 +112,8 @@ impl View {
         let networks = each.iter().flat_map(|(letter, one)| {
             one.networks.iter().flat_map(|network| part(*letter, &network.name, &network.shares)).collect::<Vec<_>>()
         });
-        let heads = runs.iter().zip(each).map(|(stored, (letter, _))| {
-            Head::of(*letter, stored, "The host taken apart, as in paper 002".to_owned(), Vec::new())
-        });
+        let heads =
+            runs.iter().zip(each).map(|(stored, (letter, _))| Head::of(*letter, stored, SETUP.to_owned(), Vec::new()));
         View {
             title: head::title(runs, "hosts taken apart"),
             runs: heads.collect(),

@@ -250,6 +250,7 @@ pub fn header() -> Header {
         profiles: Vec::new(),
         rfc2544: None,
         dissect: None,
+        matrix: None,
         resumed: Vec::new(),
         schema: SCHEMA.to_owned(),
         usect: "0.1.0".to_owned(),

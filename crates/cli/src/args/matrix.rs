@@ -1,0 +1,38 @@
+//! Flags of `usect matrix`.
+
+use super::over::number;
+use clap::Args as ClapArgs;
+use std::path::PathBuf;
+
+pub(crate) const MATRIX_HELP: &str = "\
+A file says which settings are tried in which ways, and every combination is measured, in an order that is drawn by lot: beside a load
+of iperf3's, the latency of a light flow of usect's and of ping, the load's throughput, what cores and processes worked, times between
+packets at the receiver, queues and drops. What this host lacks is named, and the rest runs (docs/matrix.md). Examples:
+  usect matrix scenarios/datacenter.toml --quick         offloads, queues, a switch and loads (paper 004), in a quarter of an hour
+  usect matrix scenarios/datacenter.toml --runs 10       more repetitions, narrower intervals
+  usect matrix --resume runs/matrix-…                    go on with one that was interrupted";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Matrix {
+    /// What to try: a file such as scenarios/datacenter.toml.
+    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+    pub(crate) scenario: Option<PathBuf>,
+    /// Seconds instead of minutes, as the file's [quick] says; the result says so.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Repetitions of every combination [default: the file's]; from two on there are intervals.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) runs: Option<u32>,
+    /// Seconds measured each time [default: the file's].
+    #[arg(long, value_name = "SECONDS", value_parser = number)]
+    pub(crate) duration: Option<f64>,
+    /// Go on with a run that was interrupted: its folder.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["quick", "runs", "duration", "out"])]
+    pub(crate) resume: Option<PathBuf>,
+    /// Folder in which the run's folder is made, under `runs/`.
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub(crate) out: PathBuf,
+    /// Print the run as one JSON document (see docs/run-json.md) and nothing else on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,191 @@
+//! `usect matrix`: every combination of settings, one after another, stored after each.
+
+use crate::args::Matrix as Args;
+use crate::session::{self, INTERRUPTED, alone, now_in_words, stop_on_signal};
+use crate::{complain, progress, say};
+use anyhow::{Context, Result, bail};
+use indicatif::{HumanDuration, ProgressBar};
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use usect_core::gathered::Gathered;
+use usect_core::matrix::{Became, Load, Matrix, Measured, Tried, Turn};
+use usect_core::run::Header;
+use usect_core::scenario::{Protocol, Scenario};
+use usect_report::StoredRun;
+use usect_report::store::{self, RunFolder};
+use usect_rig::Rig;
+use usect_rig::matrix::{Cell, PROGRAMS};
+
+/// What the head of such a run has for a path: each cell has one of its own.
+const NO_PATH: &str = "title = \"\"\ntraffic = { frame_size = 64, rate = \"1 kpps\" }\ndut = { kind = \"wire\" }\n[[client]]\nname = \"mem\"\nengine = \"mem\"\n";
+/// What a trial takes beside its traffic, before it is known.
+const BESIDE: Duration = Duration::from_secs(3);
+
+/// A run, as far as it is.
+struct Run {
+    folder: RunFolder,
+    header: Header,
+    measured: Measured,
+}
+
+/// `usect matrix`.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let matrix = args.scenario.as_deref().map(|path| asked(args, path)).transpose()?;
+    let _lock = alone()?;
+    let stop = stop_on_signal()?;
+    let mut run = match (matrix, &args.resume) {
+        (Some(matrix), _) => Run::begin(args, matrix, &stop)?,
+        (None, Some(folder)) => Run::again(folder)?,
+        (None, None) => bail!("name a file, such as scenarios/datacenter.toml"),
+    };
+    check_programs(&run.measured.matrix)?;
+    run.all(&stop)?;
+    let interrupted = stop.load(Relaxed);
+    run.header.partial = interrupted.then(|| "interrupted by the user".to_owned());
+    let stored = run.store()?;
+    show(args, &run, &stored)?;
+    if interrupted {
+        complain(format_args!("usect: go on with `usect matrix --resume {}`", run.folder.path().display()));
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    run.verdict()
+}
+
+/// The file, with what flags say of it.
+fn asked(args: &Args, path: &Path) -> Result<Matrix> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))?;
+    let mut matrix = Matrix::parse(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))?;
+    let protocol = if args.quick { &mut matrix.quick } else { &mut matrix.protocol };
+    protocol.runs = args.runs.unwrap_or(protocol.runs);
+    protocol.duration_s = args.duration.unwrap_or(protocol.duration_s);
+    matrix.check().map_err(anyhow::Error::msg)?;
+    Ok(matrix)
+}
+
+/// Fails where the programs aren't there that every cell takes.
+fn check_programs(matrix: &Matrix) -> Result<()> {
+    let loads = matrix.cells().iter().any(|cell| matrix.settings(cell).load != Load::None);
+    for program in PROGRAMS.iter().filter(|program| loads || **program != "iperf3") {
+        let version = if *program == "ping" { "-V" } else { "--version" };
+        usect_lab::run(None, program, &[version])?;
+    }
+    Ok(())
+}
+
+impl Run {
+    fn begin(args: &Args, matrix: Matrix, stop: &Arc<AtomicBool>) -> Result<Run> {
+        let folder = store::create(&args.out, "matrix")?;
+        let mut scenario = Scenario::parse(NO_PATH).map_err(|e| anyhow::anyhow!("{e}"))?;
+        let rig = Rig::new(&scenario, stop.clone())?;
+        scenario.title.clone_from(&matrix.title);
+        let protocol = if args.quick { matrix.quick } else { matrix.protocol };
+        let header = session::head("matrix", folder.id(), args.quick, protocol, &scenario, &rig);
+        Ok(Run { folder, header, measured: Measured::of(matrix) })
+    }
+
+    /// One that was interrupted, with what it has so far.
+    fn again(path: &Path) -> Result<Run> {
+        let (folder, mut header, _) = store::resume(path)?;
+        let Some(measured) = header.matrix.take() else {
+            bail!("{} is no matrix, and others can't be gone on with here", path.display());
+        };
+        if header.partial.is_none() {
+            bail!("{} was not interrupted: there is nothing to go on with", path.display());
+        }
+        header.resumed.push(now_in_words());
+        Ok(Run { folder, header, measured })
+    }
+
+    fn protocol(&self) -> Protocol {
+        self.header.protocol
+    }
+
+    /// Makes the trials that are not made yet.
+    fn all(&mut self, stop: &Arc<AtomicBool>) -> Result<()> {
+        let order = self.measured.matrix.order(self.protocol().runs);
+        let all = order.len();
+        let left: Vec<Turn> =
+            order.into_iter().filter(|turn| !self.measured.trials.iter().any(|tried| tried.turn == *turn)).collect();
+        let (bar, begun, before) = (progress::bar(!std::io::stderr().is_terminal()), Instant::now(), all - left.len());
+        for (done, turn) in left.iter().enumerate() {
+            if stop.load(Relaxed) {
+                break;
+            }
+            let label = self.measured.matrix.label(&turn.cell);
+            let time_left = time_left(self.protocol(), begun.elapsed(), done, left.len());
+            let number = before + done + 1;
+            bar.set_prefix(format!("{number} of {all}, about {} left: {label}", HumanDuration(time_left)));
+            let Some(became) = self.tried(turn, stop, &bar) else { break };
+            let said = format!("{number} of {all}: {label}: {}", in_words(&became));
+            bar.suspend(|| complain(said));
+            self.measured.add(Tried { turn: turn.clone(), became });
+            // What can't be stored now may be later: nothing is lost before the end.
+            if let Err(error) = self.store() {
+                let why = crate::sentence(&error);
+                bar.suspend(|| complain(format_args!("usect: {why}; it goes on, and will be stored with the next")));
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn tried(&self, turn: &Turn, stop: &Arc<AtomicBool>, bar: &ProgressBar) -> Option<Became> {
+        let cell = Cell { matrix: &self.measured.matrix, levels: &turn.cell, protocol: self.protocol() };
+        cell.measure(stop, &mut |now| {
+            bar.set_position((1000.0 * now.elapsed_s / now.expected_s.max(1e-9)).min(1000.0) as u64);
+            bar.set_message(format!("{} probes sent, {} back", now.sent, now.received));
+        })
+    }
+
+    fn store(&mut self) -> Result<StoredRun> {
+        self.header.matrix = Some(self.measured.clone());
+        Ok(self.folder.save(self.header.clone(), &Gathered::default())?)
+    }
+
+    /// Whether all that could be measured was.
+    fn verdict(&self) -> Result<ExitCode> {
+        let trials = &self.measured.trials;
+        let of = |is: fn(&Became) -> bool| trials.iter().filter(|tried| is(&tried.became)).count();
+        let failed = of(|became| matches!(became, Became::Failed(_)));
+        if failed > 0 {
+            bail!("{failed} of {} trials failed: each says why", trials.len());
+        }
+        if of(|became| matches!(became, Became::Seen(_))) == 0 {
+            bail!("nothing was measured: each cell says what this host lacks");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn show(args: &Args, run: &Run, stored: &StoredRun) -> Result<()> {
+    if args.json {
+        return say(serde_json::to_string_pretty(&stored.run)?);
+    }
+    say(usect_report::table(&stored.run, std::io::stdout().is_terminal()))?;
+    say(format!("report: {}", run.folder.path().join("report.html").display()))
+}
+
+/// By what trials took so far.
+fn time_left(protocol: Protocol, elapsed: Duration, done: usize, all: usize) -> Duration {
+    let planned = Duration::from_secs_f64(protocol.warmup_s + protocol.duration_s) + BESIDE;
+    let each = if done == 0 { planned } else { elapsed / done as u32 };
+    Duration::from_secs((each * (all - done) as u32).as_secs())
+}
+
+/// What became of a trial, in a line.
+fn in_words(became: &Became) -> String {
+    match became {
+        Became::Unavailable(why) => format!("not available: {why}"),
+        Became::Failed(why) => format!("failed: {why}"),
+        Became::Seen(seen) => {
+            let median = seen.probe.latency.as_ref().and_then(|latency| latency.summary.median_ns());
+            let median = median.map_or("too few probes came back".into(), |ns| format!("median {:.1} µs", ns / 1e3));
+            let load = seen.load.as_ref().map(|load| format!(", {:.0} Mbit/s", load.bits_per_second / 1e6));
+            format!("{median}{}", load.unwrap_or_default())
+        }
+    }
+}

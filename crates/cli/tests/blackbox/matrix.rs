@@ -1,0 +1,203 @@
+//! `usect matrix`: every combination is measured or named, a known delay is found where it is, and what goes wrong in one cell leaves the
+//! others.
+
+use crate::world::{World, until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use usect_core::matrix::{Became, Measured, RESPONSES, Seen};
+use usect_core::run::Run;
+use usect_testing::skip;
+
+/// A short one that varies what is said.
+fn matrix(world: &World, vary: &str, runs: u32) -> String {
+    let text = format!(
+        "title = \"a test\"\n[quick]\nwarmup_s = 0.5\nduration_s = 1.0\nruns = {runs}\n[probe]\nping_ms = 50\n[vary]\n{vary}\n"
+    );
+    world.file("matrix.toml", &text)
+}
+
+/// A world in which the programs are that every cell takes.
+fn world() -> Option<World> {
+    let world = World::new()?;
+    let there = |program: &str| {
+        usect_lab::run(None, program, &["-V"]).is_ok() || usect_lab::run(None, program, &["-v"]).is_ok()
+    };
+    match ["iperf3", "ping"].into_iter().find(|program| !there(program)) {
+        None => Some(world),
+        Some(program) => {
+            skip(&format!("{program} is not there: `make deps-test` installs it"));
+            None
+        }
+    }
+}
+
+fn measured(run: &Run) -> &Measured {
+    run.header.matrix.as_ref().unwrap()
+}
+
+/// What was seen in cells of a label.
+fn seen<'a>(measured: &'a Measured, label: &str) -> Vec<&'a Seen> {
+    let own = measured.trials.iter().filter(|tried| measured.matrix.label(&tried.turn.cell) == label);
+    own.filter_map(|tried| if let Became::Seen(seen) = &tried.became { Some(&**seen) } else { None }).collect()
+}
+
+/// Why cells of a label weren't measured.
+fn why<'a>(measured: &'a Measured, label: &str) -> &'a Became {
+    let own = measured.trials.iter().find(|tried| measured.matrix.label(&tried.turn.cell) == label);
+    &own.unwrap_or_else(|| panic!("no {label}")).became
+}
+
+#[test]
+fn latency_load_and_cost_are_measured_together() {
+    let Some(world) = world() else { return };
+    let vary = "offloads = [\"tso on gso on gro on\", \"tso off gso off gro off\"]\nqueue = [\"pfifo limit 500\"]\npath = [\"direct\", \"bridge\"]\n\
+        load = [\"none\", \"tcp 2\", \"udp 20M\"]";
+    let file = matrix(&world, vary, 1);
+    world.succeeds(&["matrix", &file, "--quick"]);
+    let (run, folder) = world.newest_run();
+    let measured = measured(&run);
+    assert_eq!(measured.trials.len(), 2 * 2 * 3);
+    for tried in &measured.trials {
+        let label = measured.matrix.label(&tried.turn.cell);
+        let Became::Seen(seen) = &tried.became else { panic!("{label}: {tried:?}") };
+        let counts = &seen.probe.counts;
+        assert!(counts.sent == 1_000 && counts.received + counts.lost == counts.sent, "{label}: {counts:?}");
+        assert!(seen.ping.sent >= 10 && seen.queues.len() == 2 && !seen.cores.is_empty(), "{label}: {seen:?}");
+        assert!(seen.queues.iter().all(|queue| queue.kind == "pfifo" && queue.looks > 3), "{label}: {:?}", seen.queues);
+        let who: Vec<&str> = seen.processes.iter().map(|used| used.who.as_str()).collect();
+        assert!(who.contains(&"usect, both ends"), "{label}: {who:?}");
+        if label.contains("none") {
+            assert!(seen.load.is_none() && seen.arrived.is_none(), "{label}");
+            continue;
+        }
+        let (load, arrived) = (seen.load.as_ref().unwrap(), seen.arrived.as_ref().unwrap());
+        assert!(load.bits_per_second > 1e6, "{label}: {load:?}");
+        assert!(arrived.segments >= arrived.packets && arrived.packets > 10, "{label}: {arrived:?}");
+        assert_eq!(load.datagrams.is_some(), label.contains("udp"), "{label}: {load:?}");
+        assert!(who.contains(&"iperf3, first end") && who.contains(&"iperf3, second end"), "{label}: {who:?}");
+        // What an offload put together came as more than one packet over the wire; without any, nothing did.
+        if label.contains("off") {
+            assert_eq!(arrived.segments, arrived.packets, "{label}");
+        } else if label.contains("tcp") {
+            assert!(arrived.segments > arrived.packets, "{label}: {arrived:?}");
+        }
+    }
+    let page = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(page.contains("What moves what") && page.contains("Figure 12 of paper 004"));
+    world.assert_clean();
+}
+
+/// 50 µs each way are 100 µs there and back; what else the delay line does, both of its levels do.
+#[test]
+fn a_known_delay_is_told_from_a_setting_that_does_nothing() {
+    let Some(world) = world() else { return };
+    let vary = "queue = [\"pfifo limit 500\", \"pfifo limit 400\"]\npath = [\"spool 0ns\", \"spool 50000ns\"]";
+    world.succeeds(&["matrix", &matrix(&world, vary, 4), "--quick"]);
+    let (run, _) = world.newest_run();
+    let moved: Vec<_> = measured(&run).moved.iter().filter(|moved| moved.figure == RESPONSES[0].name).collect();
+    let of = |factor: &str| moved.iter().find(|moved| moved.by.factor == factor && moved.under.is_none()).unwrap();
+    let (path, queue) = (of("path"), of("queue"));
+    // A probe in a busy moment may be late, never early: a tenth of the delay besides the interval.
+    assert!(path.significant && (path.estimate - 100.0).abs() < path.margin.unwrap() + 10.0, "{path:?}");
+    assert!(
+        queue.estimate.abs() < queue.margin.unwrap() + 10.0 && queue.estimate.abs() < path.estimate / 4.0,
+        "{queue:?}"
+    );
+    world.assert_clean();
+}
+
+#[test]
+fn what_goes_wrong_in_one_cell_leaves_the_others() {
+    let Some(world) = world() else { return };
+    let vary = "offloads = [\"gro on\", \"warp on\", \"lro on\"]\nqueue = [\"pfifo\", \"pfifo limit lots\"]";
+    let done = world.usect(&["matrix", &matrix(&world, vary, 1), "--quick"]);
+    assert!(done.code == Some(2) && done.stderr.contains("3 of 6 trials failed: each says why"), "{done:?}");
+    let (run, _) = world.newest_run();
+    let measured = measured(&run);
+    assert_eq!(seen(measured, "gro on, pfifo").len(), 1);
+    let Became::Failed(said) = why(measured, "gro on, pfifo limit lots") else { panic!("{measured:?}") };
+    assert!(said.contains("tc qdisc replace") && said.contains("limit"), "{said}");
+    let Became::Failed(said) = why(measured, "warp on, pfifo") else { panic!("{measured:?}") };
+    assert!(said.contains("no feature \"warp\""), "{said}");
+    let Became::Unavailable(said) = why(measured, "lro on, pfifo") else { panic!("{measured:?}") };
+    assert!(said.contains("doesn't let lro be on"), "{said}");
+    assert!(done.stdout.contains("warp on, pfifo: failed: there is no feature"), "{}", done.stdout);
+    world.assert_clean();
+}
+
+/// The iperf3 that sends, if one runs in a namespace of a lab.
+fn sender() -> Option<u32> {
+    let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let sends = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        line.starts_with("iperf3 -J -c 198.18.0.2")
+    };
+    let mut pids: Vec<u32> = pids.collect();
+    pids.retain(sends);
+    pids.first().copied()
+}
+
+#[test]
+fn a_load_that_dies_fails_its_cell_and_a_run_that_was_interrupted_is_gone_on_with() {
+    let Some(world) = world() else { return };
+    let text = "title = \"a test\"\n[quick]\nwarmup_s = 0.5\nduration_s = 2.0\nruns = 2\n[vary]\nload = [\"tcp\", \"udp 10M\"]\n";
+    let mut run = world.start(&["matrix", &world.file("matrix.toml", text), "--quick"]);
+    let mut first = None;
+    run.until("it loads", || {
+        first = sender();
+        first.is_some()
+    });
+    kill(Pid::from_raw(first.unwrap() as i32), Signal::SIGKILL).unwrap();
+    run.until("the next one loads", || sender().is_some_and(|pid| Some(pid) != first));
+    run.signal(Signal::SIGINT);
+    assert_eq!(run.end().code(), Some(130), "{}", run.printed());
+    let (stored, folder) = world.newest_run();
+    let failed = &measured(&stored).trials[0].became;
+    assert!(matches!(failed, Became::Failed(why) if why.contains("iperf3")), "{failed:?}");
+    assert!(stored.header.partial.is_some() && measured(&stored).trials.len() < 4);
+    assert!(run.printed().contains("matrix --resume"), "{}", run.printed());
+    let before = measured(&stored).trials.clone();
+    let folder = folder.to_str().unwrap().to_owned();
+    let done = world.usect(&["matrix", "--resume", &folder]);
+    assert!(done.code == Some(2) && done.stderr.contains("1 of 4 trials failed"), "{done:?}");
+    let (stored, _) = world.newest_run();
+    let trials = &measured(&stored).trials;
+    assert_eq!((trials.len(), &trials[..before.len()]), (4, &before[..]));
+    assert_eq!(stored.header.resumed.len(), 1);
+    let sentence = world.usect(&["matrix", "--resume", &folder]).refused();
+    assert!(sentence.contains("was not interrupted"), "{sentence}");
+    world.assert_clean();
+}
+
+#[test]
+fn a_killed_matrix_leaves_nothing_that_the_next_start_does_not_put_away() {
+    let Some(world) = world() else { return };
+    let file = matrix(&world, "path = [\"bridge\"]\nload = [\"tcp\"]", 1);
+    let mut run = world.start(&["matrix", &file, "--quick", "--duration", "600"]);
+    run.until("it loads", || sender().is_some());
+    run.signal(Signal::SIGKILL);
+    run.end();
+    let said = world.succeeds(&["host", "restore"]).stdout;
+    assert!(said.contains("ended iperf3, which a killed run had started"), "{said}");
+    until("nobody loads any more", || sender().is_none().then_some(()));
+    world.assert_clean();
+}
+
+#[test]
+fn what_is_no_matrix_is_one_sentence() {
+    let Some(world) = world() else { return };
+    let file = matrix(&world, "path = [\"wifi\"]", 1);
+    for (args, said) in [
+        (&["matrix"][..], "<SCENARIO|--resume <FOLDER>>"),
+        (&["matrix", "/none.toml"], "can't be read"),
+        (&["matrix", &file], "no path \"wifi\""),
+        (&["matrix", "--resume", "/none"], "/none"),
+        (&["matrix", &file, "--runs", "0"], "--runs"),
+        (&["matrix", &file, "--duration", "soon"], "`soon` is not a number"),
+    ] {
+        let sentence = world.refuses(args);
+        assert!(sentence.contains(said), "{args:?}: {sentence}");
+    }
+}

@@ -1,0 +1,244 @@
+//! Figures of a trial that a setting may move, and which of them it does.
+
+use super::{Matrix, Seen, Tried, Used};
+use crate::effects::{self, Effect, Observed};
+use crate::matrix::Became;
+use crate::stats::{self, Bounded, Quantile};
+use serde::{Deserialize, Serialize};
+
+/// A figure of a trial.
+#[derive(Debug, Clone, Copy)]
+pub struct Response {
+    /// Its name.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// What differs by less is the same.
+    pub resolution: f64,
+    of: fn(&Seen) -> Option<f64>,
+}
+
+/// Names of the processes that load.
+pub const FIRST_END: &str = "iperf3, first end";
+/// At the other end.
+pub const SECOND_END: &str = "iperf3, second end";
+
+/// Accounts of processes are in ticks of 10 ms, and a trial lasts seconds: percent of a core.
+const CPU_RESOLUTION: f64 = 0.5;
+
+/// All of them, in the order in which they are shown.
+pub const RESPONSES: [Response; 10] = [
+    Response { name: "probe, median", unit: "µs", resolution: 1e-3, of: |seen| quantile_us(seen, 0.5) },
+    Response { name: "probe, p99", unit: "µs", resolution: 1e-3, of: |seen| quantile_us(seen, 0.99) },
+    Response {
+        name: "ping, mean",
+        unit: "µs",
+        // Three digits after the point of a millisecond.
+        resolution: 1.0,
+        of: |seen| Some(seen.ping.mean_and_stdev()?.0 / 1e3),
+    },
+    Response {
+        name: "throughput",
+        unit: "Mbit/s",
+        resolution: 1e-3,
+        of: |seen| Some(seen.load.as_ref()?.bits_per_second / 1e6),
+    },
+    Response {
+        name: "CPU of the load, first end",
+        unit: "% of a core",
+        resolution: CPU_RESOLUTION,
+        of: |seen| percent(&seen.processes, FIRST_END),
+    },
+    Response {
+        name: "CPU of the load, second end",
+        unit: "% of a core",
+        resolution: CPU_RESOLUTION,
+        of: |seen| percent(&seen.processes, SECOND_END),
+    },
+    Response {
+        name: "CPU, all cores",
+        unit: "% of a core",
+        resolution: CPU_RESOLUTION,
+        of: |seen| all_cores(&seen.cores),
+    },
+    Response {
+        name: "between packets, median",
+        unit: "µs",
+        resolution: 1e-3,
+        of: |seen| Some(seen.arrived.as_ref()?.gaps.as_ref()?.summary.median_ns()? / 1e3),
+    },
+    Response { name: "queued, mean", unit: "packets", resolution: 0.1, of: queued },
+    Response {
+        name: "retransmitted",
+        unit: "segments",
+        resolution: 1.0,
+        of: |seen| seen.load.as_ref()?.retransmits.map(|count| count as f64),
+    },
+];
+
+fn quantile_us(seen: &Seen, share: f64) -> Option<f64> {
+    let summary = &seen.probe.latency.as_ref()?.summary;
+    let wanted = Quantile::new(share);
+    let found = summary.quantiles.iter().find(|estimate| Some(estimate.quantile) == wanted)?;
+    Some(found.value?.ns as f64 / 1e3)
+}
+
+fn percent(used: &[Used], who: &str) -> Option<f64> {
+    used.iter().find(|used| used.who == who).map(|used| 100.0 * used.share)
+}
+
+fn all_cores(cores: &[Used]) -> Option<f64> {
+    (!cores.is_empty()).then(|| cores.iter().map(|core| 100.0 * core.share).sum())
+}
+
+/// Where more wait: that of the end that sends.
+fn queued(seen: &Seen) -> Option<f64> {
+    seen.queues.iter().map(|queue| queue.mean_packets).max_by(f64::total_cmp)
+}
+
+/// A level against the one that it is seen beside, in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// The factor.
+    pub factor: String,
+    /// The level.
+    pub level: String,
+    /// That of the same factor that it is seen against.
+    pub against: String,
+}
+
+/// What a level does to a figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Moved {
+    /// The figure.
+    pub figure: String,
+    /// Its unit.
+    pub unit: String,
+    /// Which level.
+    pub by: Step,
+    /// Of an interaction: how its effect differs under this level of another factor from that under the one which that is seen against.
+    pub under: Option<Step>,
+    /// The difference, in the unit.
+    pub estimate: f64,
+    /// Half the width of its 95% interval; none where trials weren't repeated.
+    pub margin: Option<f64>,
+    /// Whether it is no noise: a false alarm among all effects on the figure has 5% (Holm).
+    pub significant: bool,
+    /// Combinations of the other factors that it is the mean of.
+    pub combinations: usize,
+}
+
+impl Response {
+    /// What a trial has for it.
+    pub fn of(&self, seen: &Seen) -> Option<f64> {
+        (self.of)(seen).filter(|value| value.is_finite())
+    }
+
+    /// Mean and 95% interval over the repetitions of a cell; none where it was never measured.
+    pub fn mean(&self, trials: &[Tried], cell: &[usize]) -> Option<Bounded> {
+        let own = trials.iter().filter(|tried| tried.turn.cell == cell);
+        stats::mean(&own.filter_map(|tried| self.value(tried)).collect::<Vec<_>>())
+    }
+
+    fn value(&self, tried: &Tried) -> Option<f64> {
+        match &tried.became {
+            Became::Seen(seen) => self.of(seen),
+            Became::Unavailable(_) | Became::Failed(_) => None,
+        }
+    }
+
+    /// What moves it.
+    pub fn moved(&self, matrix: &Matrix, trials: &[Tried]) -> Vec<Moved> {
+        let factors = matrix.factors();
+        let levels: Vec<usize> = factors.iter().map(|factor| factor.levels.len()).collect();
+        let observed = |tried: &Tried| {
+            let (levels, repetition) = (tried.turn.cell.clone(), tried.turn.repetition);
+            Some(Observed { levels, repetition, value: self.value(tried)? })
+        };
+        let observed: Vec<Observed> = trials.iter().filter_map(observed).collect();
+        let step = |level: effects::Level| {
+            let factor = &factors[level.factor];
+            let name = |level: usize| factor.levels[level].clone();
+            Step { factor: factor.name.clone(), level: name(level.level), against: name(level.against) }
+        };
+        let moved = |effect: Effect| Moved {
+            figure: self.name.into(),
+            unit: self.unit.into(),
+            by: step(effect.of),
+            under: effect.under.map(step),
+            estimate: effect.estimate,
+            margin: effect.margin,
+            significant: effect.significant,
+            combinations: effect.combinations,
+        };
+        effects::effects(&levels, &observed, self.resolution).into_iter().map(moved).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::Histogram;
+    use crate::matrix::{Distribution, Pinged, Probed};
+    use crate::tracker::Counts;
+
+    fn seen(median_ns: u64) -> Seen {
+        let mut histogram = Histogram::default();
+        (0..2_000).for_each(|_| histogram.record(median_ns));
+        Seen {
+            probe: Probed { counts: Counts::default(), latency: Distribution::of(&histogram) },
+            ping: Pinged { sent: 2, rtts_ns: vec![40_000, 60_000] },
+            load: None,
+            cores: vec![Used { who: "0".into(), share: 0.5 }, Used { who: "1".into(), share: 0.25 }],
+            processes: Vec::new(),
+            arrived: None,
+            queues: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    const MATRIX: &str = "title = \"\"\n[vary]\nqueue = [\"pfifo\", \"sfq\"]\npath = [\"direct\", \"spool 100000ns\"]\nmtu = [1500, 9000]\n";
+
+    #[test]
+    fn a_delay_is_told_from_what_does_nothing() {
+        let matrix = Matrix::parse(MATRIX).unwrap();
+        // The factors are in the order of the file's fields: queue, mtu, path.
+        assert_eq!(
+            matrix.factors().iter().map(|factor| factor.name.as_str()).collect::<Vec<_>>(),
+            ["queue", "mtu", "path"]
+        );
+        let trials: Vec<Tried> = matrix
+            .order(3)
+            .into_iter()
+            .map(|turn| {
+                let ns = 20_000
+                    + 100_000 * turn.cell[2] as u64
+                    + 40 * (turn.repetition as u64 + turn.cell[0] as u64 * 2) % 130;
+                let became = if turn.cell == [1, 1, 1] {
+                    Became::Unavailable("no".into())
+                } else {
+                    Became::Seen(Box::new(seen(ns)))
+                };
+                Tried { turn, became }
+            })
+            .collect();
+        let median = &RESPONSES[0];
+        let moved = median.moved(&matrix, &trials);
+        let main =
+            |factor: &str| moved.iter().find(|moved| moved.by.factor == factor && moved.under.is_none()).unwrap();
+        let spool = main("path");
+        assert_eq!((spool.by.level.as_str(), spool.by.against.as_str()), ("spool 100000ns", "direct"));
+        assert!(spool.significant && (spool.estimate - 100.0).abs() < 1.0, "{spool:?}");
+        assert!(!main("mtu").significant && !main("queue").significant, "{moved:?}");
+        let mean = median.mean(&trials, &[0, 0, 1]).unwrap();
+        assert!(mean.low < 120.05 && mean.high > 120.0, "{mean:?}");
+        assert!(median.mean(&trials, &[1, 1, 1]).is_none());
+    }
+
+    #[test]
+    fn figures_of_a_trial() {
+        let of = |name: &str| RESPONSES.iter().find(|response| response.name == name).unwrap().of(&seen(20_000));
+        assert_eq!((of("ping, mean"), of("CPU, all cores"), of("throughput")), (Some(50.0), Some(75.0), None));
+        assert!((of("probe, median").unwrap() - 20.0).abs() < 0.02, "its bucket");
+    }
+}

@@ -1,0 +1,150 @@
+//! A matrix of settings, in words: its cells, what moves which figure, and what wasn't measured.
+
+pub(crate) mod page;
+
+use std::collections::BTreeMap;
+use usect_core::matrix::{Became, Measured, Moved, RESPONSES, Response};
+use usect_core::stats::Bounded;
+
+/// The figures that stand in the table, by their places in [`RESPONSES`], and their columns' names.
+const SHOWN: [(usize, &str); 6] =
+    [(0, "probe p50"), (1, "p99"), (2, "ping"), (3, "Mbit/s"), (4, "CPU 1st"), (5, "CPU 2nd")];
+
+/// What the columns mean.
+pub(crate) const READING: &str = "probe: median and 99th percentile of a light flow of usect's, there and back beside the load, µs; ping: the mean of its echoes, µs; Mbit/s: \
+    the load's throughput at its receiver; CPU: what iperf3 worked at the first and the second end, % of a core. Means over the repetitions; the \
+    interval covers the mean in 95 of 100 repetitions of the whole. n/a: not measured, or too few samples.";
+
+/// What the list of effects means.
+pub(crate) const MOVES: &str = "A difference of means over all combinations of the other settings, with its 95% interval. Told here is what is no noise: a false alarm \
+    among all effects on a figure has a probability of 5% (Holm). Under: how the difference differs under another setting.";
+
+/// Names of the table's columns.
+pub(crate) fn heads() -> impl Iterator<Item = String> {
+    SHOWN.iter().map(|(_, head)| (*head).to_owned())
+}
+
+fn shown() -> impl Iterator<Item = &'static Response> {
+    SHOWN.iter().map(|(place, _)| &RESPONSES[*place])
+}
+
+/// A cell that was measured at least once.
+pub(crate) struct Row {
+    pub(crate) label: String,
+    pub(crate) figures: Vec<Option<Bounded>>,
+    /// Trials that were measured.
+    pub(crate) trials: usize,
+}
+
+/// The cells in the file's order.
+pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
+    let Measured { matrix, trials, .. } = measured;
+    let row = |cell: Vec<usize>| {
+        let seen =
+            |tried: &&usect_core::matrix::Tried| tried.turn.cell == cell && matches!(tried.became, Became::Seen(_));
+        let seen = trials.iter().filter(seen).count();
+        let figures = shown().map(|response| response.mean(trials, &cell)).collect();
+        (seen > 0).then(|| Row { label: matrix.label(&cell), figures, trials: seen })
+    };
+    matrix.cells().into_iter().filter_map(row).collect()
+}
+
+/// A number of about three digits.
+pub(crate) fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        _ => 2,
+    };
+    let text = format!("{value:.digits$}");
+    // Nothing is negative about a zero.
+    if text.trim_start_matches(['-', '0', '.']).is_empty() { text.trim_start_matches('-').to_owned() } else { text }
+}
+
+/// An interval, where it has a width.
+pub(crate) fn interval(value: &Bounded) -> Option<String> {
+    (value.low < value.high).then(|| format!("{} to {}", number(value.low), number(value.high)))
+}
+
+/// `path ovs against direct, under load tcp against none`.
+pub(crate) fn step(moved: &Moved) -> String {
+    let words = |step: &usect_core::matrix::Step| format!("{} {} against {}", step.factor, step.level, step.against);
+    let under = moved.under.as_ref().map(|under| format!(", under {}", words(under)));
+    format!("{}{}", words(&moved.by), under.unwrap_or_default())
+}
+
+/// `+35.2 ± 1.1 µs`.
+pub(crate) fn amount(moved: &Moved) -> String {
+    let margin = moved.margin.map_or(String::new(), |margin| format!(" ± {}", number(margin)));
+    let sign = if moved.estimate > 0.0 { "+" } else { "" };
+    format!("{sign}{}{margin} {}", number(moved.estimate), moved.unit)
+}
+
+/// What is no noise: of each figure, the settings that move it, those of most weight first, main effects before interactions.
+pub(crate) fn told(measured: &Measured) -> Vec<&Moved> {
+    let mut told: Vec<(usize, &Moved)> = Vec::new();
+    for (place, response) in RESPONSES.iter().enumerate() {
+        told.extend(
+            measured
+                .moved
+                .iter()
+                .filter(|moved| moved.figure == response.name && moved.significant)
+                .map(|moved| (place, moved)),
+        );
+    }
+    told.sort_by(|(a_place, a), (b_place, b)| {
+        let key = |place: &usize, moved: &Moved| (*place, moved.under.is_some());
+        key(a_place, a).cmp(&key(b_place, b)).then(b.estimate.abs().total_cmp(&a.estimate.abs()))
+    });
+    told.into_iter().map(|(_, moved)| moved).collect()
+}
+
+/// What wasn't measured: cells, what became of them, and how many trials of each.
+pub(crate) fn missing(measured: &Measured) -> Vec<(String, String)> {
+    let mut all: BTreeMap<(Vec<usize>, &str, &str), usize> = BTreeMap::new();
+    for tried in &measured.trials {
+        let (what, why) = match &tried.became {
+            Became::Seen(_) => continue,
+            Became::Unavailable(why) => ("not available", why),
+            Became::Failed(why) => ("failed", why),
+        };
+        *all.entry((tried.turn.cell.clone(), what, why)).or_default() += 1;
+    }
+    let told = |((cell, what, why), times): ((Vec<usize>, &str, &str), usize)| {
+        let times = if times == 1 { String::new() } else { format!(", {times} times") };
+        (measured.matrix.label(&cell), format!("{what}{times}: {why}"))
+    };
+    all.into_iter().map(told).collect()
+}
+
+/// What was said of trials, and how often.
+pub(crate) fn notes(measured: &Measured) -> Vec<String> {
+    let mut all: BTreeMap<&str, usize> = BTreeMap::new();
+    for tried in &measured.trials {
+        let Became::Seen(seen) = &tried.became else { continue };
+        seen.notes.iter().for_each(|note| *all.entry(note).or_default() += 1);
+    }
+    all.into_iter().map(|(note, times)| format!("{note} (in {times} of {} trials)", measured.trials.len())).collect()
+}
+
+/// What was set up.
+pub(crate) fn setup(measured: &Measured) -> String {
+    let cells = measured.matrix.cells().len();
+    let factors: Vec<String> =
+        measured.matrix.factors().iter().map(|f| format!("{} × {}", f.levels.len(), f.name)).collect();
+    format!("{cells} cells of {}, in an order drawn by lot; {} trials", factors.join(", "), measured.trials.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_zero_no_sign() {
+        let cases =
+            [(1234.5, "1234"), (99.96, "100.0"), (12.34, "12.3"), (1.234, "1.23"), (-0.001, "0.00"), (-3.0, "-3.00")];
+        for (value, text) in cases {
+            assert_eq!(number(value), text);
+        }
+    }
+}

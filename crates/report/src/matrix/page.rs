@@ -1,0 +1,273 @@
+//! The page of a matrix, or of several one after another.
+
+use super::{MOVES, READING, amount, heads, interval, missing, notes, number, rows, setup, step, told};
+use crate::StoredRun;
+use crate::grid::{Entry, Grid, Line};
+use crate::head::{self, Head};
+use crate::page::{Kind, PageError, render};
+use crate::series::{labelled, letter};
+use serde::Serialize;
+use usect_core::matrix::{Factor, Measured, Moved, RESPONSES, Response};
+
+/// Of matrices.
+pub(crate) const MATRIX: Kind = Kind { template: "matrix.html", script: include_str!("../../templates/matrix.js") };
+
+#[derive(Serialize)]
+struct View {
+    title: String,
+    runs: Vec<Head>,
+    table: Grid,
+    reading: &'static str,
+    figures: Vec<Caption>,
+    moved: Option<Grid>,
+    moves: &'static str,
+    missing: Option<Grid>,
+    notes: Vec<String>,
+    version: &'static str,
+}
+
+/// A figure, as text.
+#[derive(Serialize)]
+struct Caption {
+    id: String,
+    title: String,
+    says: String,
+}
+
+/// What the script draws.
+#[derive(Serialize)]
+struct Plots {
+    figures: Vec<Figure>,
+    effects: Vec<Effects>,
+}
+
+/// Panels of grouped bars.
+#[derive(Serialize)]
+struct Figure {
+    id: String,
+    unit: &'static str,
+    /// The factor along the axis.
+    along: String,
+    panels: Vec<Panel>,
+}
+
+#[derive(Serialize)]
+struct Panel {
+    title: String,
+    /// Levels along the axis.
+    groups: Vec<String>,
+    bars: Vec<Bars>,
+}
+
+/// Bars of one colour, one for each group: mean and interval.
+#[derive(Serialize)]
+struct Bars {
+    name: String,
+    values: Vec<Option<[f64; 3]>>,
+}
+
+/// What moves a figure, and what doesn't.
+#[derive(Serialize)]
+struct Effects {
+    id: String,
+    unit: &'static str,
+    names: Vec<String>,
+    estimates: Vec<f64>,
+    margins: Vec<Option<f64>>,
+    significant: Vec<bool>,
+}
+
+/// Which of the paper's figures a response redraws.
+const REDRAWN: [(&str, &str); 4] = [
+    (
+        "ping, mean",
+        "Figures 2, 3 and 8 to 11 of paper 004: the latency that echoes beside the load saw, without and with a switch, under each queueing discipline, of TCP and of UDP",
+    ),
+    ("throughput", "Figure 12 of paper 004: bandwidth at the load's receiver"),
+    (
+        "CPU of the load, first end",
+        "Figures 1, 4 and 5 of paper 004: what the sender's process worked, with and without a switch",
+    ),
+    (
+        "CPU of the load, second end",
+        "Figures 6 and 7 of paper 004: what the receiver's process worked, with and without a switch",
+    ),
+];
+
+/// The page, where all of the runs are of that kind.
+pub(crate) fn html(runs: &[StoredRun]) -> Option<Result<String, PageError>> {
+    let all: Vec<&Measured> = runs.iter().map(|stored| stored.run.header.matrix.as_ref()).collect::<Option<_>>()?;
+    if all.is_empty() {
+        return None;
+    }
+    let each: Vec<(Option<char>, &Measured)> =
+        all.iter().enumerate().map(|(i, measured)| (letter(runs.len(), i), *measured)).collect();
+    let figures: Vec<Figure> = RESPONSES.iter().filter_map(|response| figure(response, &each)).collect();
+    let effects = each
+        .iter()
+        .flat_map(|(letter, one)| RESPONSES.iter().filter_map(move |response| effects(*letter, response, one)));
+    let plots = Plots { effects: effects.collect(), figures };
+    Some(render(&MATRIX, View::of(runs, &each, &plots), &plots))
+}
+
+impl View {
+    fn of(runs: &[StoredRun], each: &[(Option<char>, &Measured)], plots: &Plots) -> View {
+        let heads_of =
+            runs.iter().zip(each).map(|(stored, (letter, one))| Head::of(*letter, stored, setup(one), Vec::new()));
+        let line = |letter: Option<char>, moved: &Moved| Line {
+            swatch: None,
+            cells: vec![
+                Entry::text(labelled(letter, &moved.figure)),
+                Entry::text(step(moved)),
+                Entry::number(amount(moved)),
+            ],
+        };
+        let lines = each.iter().flat_map(|(letter, one)| told(one).into_iter().map(|moved| line(*letter, moved)));
+        let why = each.iter().flat_map(|(letter, one)| {
+            let line = |(cell, why): (String, String)| Line {
+                swatch: None,
+                cells: [labelled(*letter, &cell), why].map(Entry::text).into(),
+            };
+            missing(one).into_iter().map(line).collect::<Vec<_>>()
+        });
+        let captions = plots.figures.iter().map(|figure| {
+            let response = RESPONSES.iter().find(|response| id(response) == figure.id);
+            let title = response.map_or("", |response| response.name).to_owned();
+            let redrawn = REDRAWN.iter().find(|(name, _)| *name == title).map(|(_, says)| format!("{says}. "));
+            let says = format!("{}Means and 95% intervals over the repetitions.", redrawn.unwrap_or_default());
+            Caption { id: figure.id.clone(), title: format!("{title}, {}", figure.unit), says }
+        });
+        View {
+            title: head::title(runs, "matrices"),
+            runs: heads_of.collect(),
+            table: Grid::new(
+                std::iter::once(String::new()).chain(heads()).chain(["trials".to_owned()]).collect(),
+                table(each),
+            ),
+            reading: READING,
+            figures: captions.collect(),
+            moved: grid(["figure", "setting", "moves it by"], lines.collect()),
+            moves: MOVES,
+            missing: grid(["cell", "what became of it"], why.collect()),
+            notes: each
+                .iter()
+                .flat_map(|(letter, one)| {
+                    notes(one).into_iter().map(|note| labelled(*letter, &note)).collect::<Vec<_>>()
+                })
+                .collect(),
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
+
+fn grid<const N: usize>(heads: [&str; N], lines: Vec<Line>) -> Option<Grid> {
+    (!lines.is_empty()).then(|| Grid::new(heads.map(str::to_owned).to_vec(), lines))
+}
+
+fn table(each: &[(Option<char>, &Measured)]) -> Vec<Line> {
+    let line = |letter: Option<char>, row: super::Row| {
+        let figures = row.figures.iter().map(|figure| match figure {
+            None => Entry::number("n/a"),
+            Some(value) => {
+                let entry = Entry::number(number(value.value));
+                match interval(value) {
+                    Some(interval) => entry.with(interval),
+                    None => entry,
+                }
+            }
+        });
+        let name = Entry { kind: "name", text: labelled(letter, &row.label), small: None };
+        Line {
+            swatch: None,
+            cells: std::iter::once(name).chain(figures).chain([Entry::number(row.trials.to_string())]).collect(),
+        }
+    };
+    each.iter()
+        .flat_map(|(letter, one)| rows(one).into_iter().map(|row| line(*letter, row)).collect::<Vec<_>>())
+        .collect()
+}
+
+fn id(response: &Response) -> String {
+    response.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+}
+
+/// Which factor runs along the axis, which has the colours, and which have panels of their own.
+struct Roles {
+    along: usize,
+    colours: Option<usize>,
+    panels: Vec<usize>,
+}
+
+impl Roles {
+    /// As in the paper, where there are such factors: offloads along the axis, loads in colours.
+    fn of(factors: &[Factor]) -> Roles {
+        let named = |name: &str| factors.iter().position(|factor| factor.name == name);
+        let along = named("offloads").unwrap_or(if factors.len() > 1 && named("load") == Some(0) { 1 } else { 0 });
+        let others = || (0..factors.len()).filter(move |factor| *factor != along);
+        let colours = named("load").filter(|load| *load != along).or_else(|| others().next());
+        let panels = others().filter(|factor| Some(*factor) != colours).collect();
+        Roles { along, colours, panels }
+    }
+}
+
+/// A response over all cells; none where no trial has it.
+fn figure(response: &Response, each: &[(Option<char>, &Measured)]) -> Option<Figure> {
+    let panels: Vec<Panel> = each.iter().flat_map(|(letter, one)| panels(response, *letter, one)).collect();
+    let factors = each.first()?.1.matrix.factors();
+    let along = factors.get(Roles::of(&factors).along)?.name.clone();
+    (!panels.is_empty()).then(|| Figure { id: id(response), unit: response.unit, along, panels })
+}
+
+fn panels(response: &Response, letter: Option<char>, one: &Measured) -> Vec<Panel> {
+    let factors = one.matrix.factors();
+    let Roles { along, colours, panels } = Roles::of(&factors);
+    let mut places = vec![vec![0; factors.len()]];
+    for factor in &panels {
+        let with = |place: &Vec<usize>, level| {
+            let mut place = place.clone();
+            place[*factor] = level;
+            place
+        };
+        places = places
+            .iter()
+            .flat_map(|place| (0..factors[*factor].levels.len()).map(|level| with(place, level)).collect::<Vec<_>>())
+            .collect();
+    }
+    let panel = |place: Vec<usize>| {
+        let at = |group: usize, colour: usize| {
+            let mut cell = place.clone();
+            cell[along] = group;
+            if let Some(colours) = colours {
+                cell[colours] = colour;
+            }
+            response.mean(&one.trials, &cell).map(|mean| [mean.value, mean.low, mean.high])
+        };
+        let groups = factors[along].levels.clone();
+        let names = colours.map_or(vec![String::new()], |factor| factors[factor].levels.clone());
+        let bars: Vec<Bars> = names
+            .into_iter()
+            .enumerate()
+            .map(|(colour, name)| Bars { name, values: (0..groups.len()).map(|group| at(group, colour)).collect() })
+            .filter(|bars| bars.values.iter().any(Option::is_some))
+            .collect();
+        let several = |factor: &&usize| factors[**factor].levels.len() > 1;
+        let title: Vec<&str> =
+            panels.iter().filter(several).map(|factor| factors[*factor].levels[place[*factor]].as_str()).collect();
+        (!bars.is_empty()).then(|| Panel { title: labelled(letter, &title.join(", ")), groups, bars })
+    };
+    places.into_iter().filter_map(panel).collect()
+}
+
+/// What moves a figure, main effects first.
+fn effects(letter: Option<char>, response: &Response, one: &Measured) -> Option<Effects> {
+    let all: Vec<&Moved> =
+        one.moved.iter().filter(|moved| moved.figure == response.name && moved.under.is_none()).collect();
+    (!all.is_empty()).then(|| Effects {
+        id: labelled(letter, response.name),
+        unit: response.unit,
+        names: all.iter().map(|moved| step(moved)).collect(),
+        estimates: all.iter().map(|moved| moved.estimate).collect(),
+        margins: all.iter().map(|moved| moved.margin).collect(),
+        significant: all.iter().map(|moved| moved.significant).collect(),
+    })
+}

@@ -1,0 +1,43 @@
+  // Draws a matrix of settings, behind charts.js.
+  const shade = (n) => color({ color: n % 6 });
+  const figure = (v) => Math.abs(v) >= 100 ? v.toFixed(0) : Math.abs(v) >= 10 ? v.toFixed(1) : v.toFixed(2);
+
+  /// Boxes for panels, all of them before the first is drawn: a panel is as wide as the others leave it.
+  const boxes = (id, titles) => {
+    byId(id).innerHTML = titles.map((title, n) => `<div><h3>${escape(title)}</h3><div class="plot" id="${id}-${n}"></div></div>`).join("");
+    return titles.map((_, n) => `${id}-${n}`);
+  };
+
+  /// Grouped bars; one scale for all panels of a figure.
+  const drawBars = ({ id, unit, along, panels }) => {
+    const highest = Math.max(...panels.flatMap((p) => p.bars.flatMap((b) => b.values.filter((v) => v).map(([mean, , high]) => Math.min(high, 2 * mean)))), 0);
+    const names = [...new Set(panels.flatMap((p) => p.bars.map((b) => b.name)))];
+    boxes(`bars-${id}`, panels.map((p) => p.title)).forEach((box, n) => {
+      const { groups, bars } = panels[n];
+      const traces = bars.map(({ name, values }) => ({
+        type: "bar", name: escape(name), x: groups.map(escape), y: values.map((v) => v?.[0] ?? null), marker: { color: shade(names.indexOf(name)) },
+        error_y: { type: "data", symmetric: false, array: values.map((v) => v ? v[2] - v[0] : 0), arrayminus: values.map((v) => v ? v[0] - v[1] : 0), color: ink(), thickness: 1.2, width: 3 },
+        text: values.map((v) => v ? `${figure(v[0])} (${figure(v[1])} to ${figure(v[2])}) ${unit}` : ""), textposition: "none",
+        hovertemplate: `<b>${escape(name)}</b>, %{x}<br>%{text}<extra></extra>`,
+      }));
+      draw(box, traces, layout(axis(escape(along)), axis(unit, { range: [0, 1.08 * highest || 1] }), { barmode: "group", showlegend: names.length > 1 || names[0] !== "" }));
+    });
+  };
+
+  /// What each setting does, with its interval.
+  const drawEffects = () => {
+    const all = data.effects;
+    boxes("effects", all.map((e) => `${e.id}, ${e.unit}`)).forEach((box, n) => {
+      const { names, estimates, margins, significant, unit } = all[n];
+      const trace = {
+        mode: "markers", x: estimates, y: names.map((_, i) => i), showlegend: false,
+        marker: { size: 9, color: significant.map((s) => s ? shade(0) : paper()), line: { color: shade(0), width: 2 } },
+        error_x: { type: "data", array: margins.map((m) => m ?? 0), color: quiet(), thickness: 1.5 },
+        text: estimates.map((e, i) => `${figure(e)}${margins[i] === null ? "" : ` ± ${figure(margins[i])}`} ${unit}`), hovertemplate: "%{text}<extra></extra>",
+      };
+      const names_ = names.map((name) => escape(name.replace(/ against /, "<br>against ")).replaceAll("&lt;br&gt;", "<br>"));
+      draw(box, [trace], layout(axis(unit, { zeroline: true, zerolinecolor: quiet() }), axis("", { tickvals: names.map((_, i) => i), ticktext: names_, range: [names.length - 0.4, -0.6], showgrid: false })));
+    });
+  };
+
+  follow(() => { drawEffects(); data.figures.forEach(drawBars); });
