@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use usect_core::matrix::{Became, Direction, Distribution, Load, Matrix, Probed, Seen, Settings, Way};
-use usect_core::scenario::{Mode, Protocol, Scenario, TrafficSpec};
+use usect_core::scenario::{CoreSpec, Mode, Protocol, Scenario, TrafficSpec};
 use usect_core::trial::{Traffic, Trial, TrialResult};
 use usect_dut::DutError;
 use usect_lab::ends::Setup;
-use usect_lab::{Lab, LabError, Link};
+use usect_lab::{Lab, LabError, Link, audit};
 use usect_load::LoadError;
 use usect_load::iperf::{Asked, Client, Server};
 use watch::{Watch, Watched};
@@ -136,6 +136,9 @@ impl Cell<'_> {
             port(&ends.far, RX_PORT)
         );
         let mut scenario = Scenario::parse(&text).map_err(|error| Became::Failed(error.to_string()))?;
+        // One core for both threads, which block: on another a delay line may spin.
+        let core = audit::online_cores().last().copied();
+        scenario.cores = CoreSpec { sender: core, receiver: core, ..CoreSpec::default() };
         let probe = &self.matrix.probe;
         scenario.traffic = TrafficSpec::evenly(probe.frame_size, probe.rate);
         scenario.traffic.mode = Mode::RoundTrip;

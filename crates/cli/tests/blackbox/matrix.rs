@@ -88,22 +88,19 @@ fn latency_load_and_cost_are_measured_together() {
     world.assert_clean();
 }
 
-/// 50 µs each way are 100 µs there and back; what else the delay line does, both of its levels do.
+/// 2 ms each way are 4 ms there and back; what else the delay line does, both of its levels do. It spins on a core that others want
+/// too, so the delay is a long one; the guest of `make test-hw`, whose time is free of that, finds 100 µs.
 #[test]
 fn a_known_delay_is_told_from_a_setting_that_does_nothing() {
     let Some(world) = world() else { return };
-    let vary = "queue = [\"pfifo limit 500\", \"pfifo limit 400\"]\npath = [\"spool 0ns\", \"spool 50000ns\"]";
+    let vary = "queue = [\"pfifo limit 500\", \"pfifo limit 400\"]\npath = [\"spool 0ns\", \"spool 2000000ns\"]";
     world.succeeds(&["matrix", &matrix(&world, vary, 4), "--quick"]);
     let (run, _) = world.newest_run();
     let moved: Vec<_> = measured(&run).moved.iter().filter(|moved| moved.figure == RESPONSES[0].name).collect();
     let of = |factor: &str| moved.iter().find(|moved| moved.by.factor == factor && moved.under.is_none()).unwrap();
     let (path, queue) = (of("path"), of("queue"));
-    // A probe in a busy moment may be late, never early: a tenth of the delay besides the interval.
-    assert!(path.significant && (path.estimate - 100.0).abs() < path.margin.unwrap() + 10.0, "{path:?}");
-    assert!(
-        queue.estimate.abs() < queue.margin.unwrap() + 10.0 && queue.estimate.abs() < path.estimate / 4.0,
-        "{queue:?}"
-    );
+    assert!(path.significant && (path.estimate / 4_000.0 - 1.0).abs() < 0.25, "{path:?}");
+    assert!(queue.estimate.abs() < path.estimate / 4.0, "{queue:?}");
     world.assert_clean();
 }
 
@@ -117,11 +114,11 @@ fn what_goes_wrong_in_one_cell_leaves_the_others() {
     let measured = measured(&run);
     assert_eq!(seen(measured, "gro on, pfifo").len(), 1);
     let Became::Failed(said) = why(measured, "gro on, pfifo limit lots") else { panic!("{measured:?}") };
-    assert!(said.contains("tc qdisc replace") && said.contains("limit"), "{said}");
+    assert!(said.contains("Illegal value for \"limit\""), "{said}");
     let Became::Failed(said) = why(measured, "warp on, pfifo") else { panic!("{measured:?}") };
     assert!(said.contains("no feature \"warp\""), "{said}");
     let Became::Unavailable(said) = why(measured, "lro on, pfifo") else { panic!("{measured:?}") };
-    assert!(said.contains("doesn't let lro be on"), "{said}");
+    assert!(said.contains("lro of t0 can't be on"), "{said}");
     assert!(done.stdout.contains("warp on, pfifo: failed: there is no feature"), "{}", done.stdout);
     world.assert_clean();
 }
@@ -190,7 +187,7 @@ fn what_is_no_matrix_is_one_sentence() {
     let Some(world) = world() else { return };
     let file = matrix(&world, "path = [\"wifi\"]", 1);
     for (args, said) in [
-        (&["matrix"][..], "<SCENARIO|--resume <FOLDER>>"),
+        (&["matrix"][..], "<SCENARIO>"),
         (&["matrix", "/none.toml"], "can't be read"),
         (&["matrix", &file], "no path \"wifi\""),
         (&["matrix", "--resume", "/none"], "/none"),

@@ -10,7 +10,7 @@ use usect_core::port_name::Engine;
 use usect_core::scenario::{Impairments, SpoolSpec, Stamp};
 use usect_core::template::Template;
 use usect_dut::{Bridge, Dut, OpenVSwitch, Seat, Selection, Spool};
-use usect_lab::{Lab, Link, Shape};
+use usect_lab::{Lab, Link, Shape, audit};
 use usect_load::usage::Who;
 use usect_port::Take;
 
@@ -68,7 +68,7 @@ impl Between {
     }
 }
 
-/// A delay line, on whatever core is free: it spins.
+/// A delay line. It spins, on the first core; probes are on the last.
 fn spool(lab: &Lab, (left, right): (&Link, &Link), ns: u64, matrix: &Matrix) -> Result<Spool, RigError> {
     let spec = SpoolSpec {
         engine: Engine::Xdp,
@@ -89,5 +89,11 @@ fn spool(lab: &Lab, (left, right): (&Link, &Link), ns: u64, matrix: &Matrix) -> 
         let end = crate::path::End { netns: link.netns.clone(), endpoint: endpoint(link), link: Some(link.clone()) };
         open::xdp(&end, Take::All, Stamp::App)
     };
-    Ok(Spool::start(Clock::calibrate()?, Seat::Own(None), (port(left)?, port(right)?), &spec, selection))
+    Ok(Spool::start(
+        Clock::calibrate()?,
+        Seat::Own(audit::online_cores().first().copied()),
+        (port(left)?, port(right)?),
+        &spec,
+        selection,
+    ))
 }
