@@ -99,6 +99,14 @@ pub(crate) fn told(measured: &Measured) -> Vec<&Moved> {
     told.into_iter().map(|(_, moved)| moved).collect()
 }
 
+/// Why there is nothing to tell.
+pub(crate) fn nothing(measured: &Measured) -> &'static str {
+    match measured.moved.iter().any(|moved| moved.margin.is_some()) {
+        true => "no setting moves any figure by more than noise",
+        false => "without repetitions nothing tells what is noise: --runs 2 and more",
+    }
+}
+
 /// What wasn't measured: cells, what became of them, and how many trials of each.
 pub(crate) fn missing(measured: &Measured) -> Vec<(String, String)> {
     let mut all: BTreeMap<(Vec<usize>, &str, &str), usize> = BTreeMap::new();
@@ -138,6 +146,60 @@ pub(crate) fn setup(measured: &Measured) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use usect_core::histogram::Histogram;
+    use usect_core::matrix::{Distribution, Matrix, Pinged, Probed, Seen, Tried};
+    use usect_core::tracker::Counts;
+
+    fn seen(ns: u64) -> Became {
+        let mut histogram = Histogram::default();
+        (0..2_000).for_each(|_| histogram.record(ns));
+        Became::Seen(Box::new(Seen {
+            probe: Probed { counts: Counts::default(), latency: Distribution::of(&histogram) },
+            ping: Pinged { sent: 1, rtts_ns: vec![ns] },
+            load: None,
+            cores: Vec::new(),
+            processes: Vec::new(),
+            arrived: None,
+            queues: Vec::new(),
+            notes: vec!["in user space".into()],
+        }))
+    }
+
+    fn measured(runs: u32) -> Measured {
+        let text = "title = \"\"\n[vary]\nqueue = [\"pfifo\", \"sfq\"]\npath = [\"direct\", \"ovs\"]\n";
+        let mut measured = Measured::of(Matrix::parse(text).unwrap());
+        for turn in measured.matrix.order(runs) {
+            let ns = 20_000 + 30_000 * turn.cell[1] as u64 + 10 * u64::from(turn.repetition);
+            let became = if turn.cell[0] == 1 { Became::Unavailable("no sfq".into()) } else { seen(ns) };
+            measured.add(Tried { turn, became });
+        }
+        measured
+    }
+
+    #[test]
+    fn cells_effects_and_what_is_missing_are_told() {
+        let measured = measured(3);
+        let rows = rows(&measured);
+        let labels: Vec<&str> = rows.iter().map(|row| row.label.as_str()).collect();
+        assert_eq!(labels, ["pfifo, direct", "pfifo, ovs"]);
+        assert!(rows.iter().all(|row| row.trials == 3 && row.figures[0].is_some() && row.figures[3].is_none()));
+        let told: Vec<String> = told(&measured)
+            .into_iter()
+            .map(|moved| format!("{}: {}: {}", moved.figure, step(moved), amount(moved)))
+            .collect();
+        assert!(told[0].starts_with("probe, median: path ovs against direct: +30.0 ± "), "{told:?}");
+        assert_eq!(missing(&measured)[0], ("sfq, direct".to_owned(), "not available, 3 times: no sfq".to_owned()));
+        assert_eq!(notes(&measured), ["in user space (in 6 of 12 trials)"]);
+        assert!(setup(&measured).contains("4 cells of 2 × queue, 2 × path"));
+    }
+
+    #[test]
+    fn without_repetitions_nothing_is_called_anything() {
+        let measured = measured(1);
+        assert!(told(&measured).is_empty() && nothing(&measured).contains("--runs 2"));
+        assert_eq!(missing(&measured)[1].1, "not available: no sfq");
+    }
 
     #[test]
     fn numbers_have_three_digits_and_zero_no_sign() {

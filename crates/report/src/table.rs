@@ -168,8 +168,7 @@ impl Page<'_> {
         let told = matrix::told(measured);
         let moved =
             told.iter().map(|moved| format!("  {}: {}: {}", moved.figure, matrix::step(moved), matrix::amount(moved)));
-        let heading =
-            if told.is_empty() { "no setting moves any figure by more than noise" } else { "what moves what:" };
+        let heading = if told.is_empty() { matrix::nothing(measured) } else { "what moves what:" };
         let moved: Vec<String> = std::iter::once(self.styled("1", heading)).chain(moved).collect();
         text.push([moved.join("\n"), self.styled("2", &wrapped(matrix::MOVES))].join("\n"));
         let missing = matrix::missing(measured).into_iter();

@@ -3,8 +3,8 @@
   const figure = (v) => Math.abs(v) >= 100 ? v.toFixed(0) : Math.abs(v) >= 10 ? v.toFixed(1) : v.toFixed(2);
 
   /// Boxes for panels, all of them before the first is drawn: a panel is as wide as the others leave it.
-  const boxes = (id, titles) => {
-    byId(id).innerHTML = titles.map((title, n) => `<div><h3>${escape(title)}</h3><div class="plot" id="${id}-${n}"></div></div>`).join("");
+  const boxes = (id, titles, kind = "plot") => {
+    byId(id).innerHTML = titles.map((title, n) => `<div><h3>${escape(title)}</h3><div class="${kind}" id="${id}-${n}"></div></div>`).join("");
     return titles.map((_, n) => `${id}-${n}`);
   };
 
@@ -16,7 +16,7 @@
       const { groups, bars } = panels[n];
       const traces = bars.map(({ name, values }) => ({
         type: "bar", name: escape(name), x: groups.map(escape), y: values.map((v) => v?.[0] ?? null), marker: { color: shade(names.indexOf(name)) },
-        error_y: { type: "data", symmetric: false, array: values.map((v) => v ? v[2] - v[0] : 0), arrayminus: values.map((v) => v ? v[0] - v[1] : 0), color: ink(), thickness: 1.2, width: 3 },
+        error_y: { visible: values.some((v) => v && v[1] < v[2]), type: "data", symmetric: false, array: values.map((v) => v ? v[2] - v[0] : 0), arrayminus: values.map((v) => v ? v[0] - v[1] : 0), color: ink(), thickness: 1.2, width: 3 },
         text: values.map((v) => v ? `${figure(v[0])} (${figure(v[1])} to ${figure(v[2])}) ${unit}` : ""), textposition: "none",
         hovertemplate: `<b>${escape(name)}</b>, %{x}<br>%{text}<extra></extra>`,
       }));
@@ -27,7 +27,7 @@
   /// What each setting does, with its interval.
   const drawEffects = () => {
     const all = data.effects;
-    boxes("effects", all.map((e) => `${e.id}, ${e.unit}`)).forEach((box, n) => {
+    boxes("effects", all.map((e) => `${e.id}, ${e.unit}`), "plot short").forEach((box, n) => {
       const { names, estimates, margins, significant, unit } = all[n];
       const trace = {
         mode: "markers", x: estimates, y: names.map((_, i) => i), showlegend: false,

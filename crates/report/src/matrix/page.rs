@@ -1,6 +1,6 @@
 //! The page of a matrix, or of several one after another.
 
-use super::{MOVES, READING, amount, heads, interval, missing, notes, number, rows, setup, step, told};
+use super::{MOVES, READING, amount, heads, interval, missing, notes, nothing, number, rows, setup, step, told};
 use crate::StoredRun;
 use crate::grid::{Entry, Grid, Line};
 use crate::head::{self, Head};
@@ -21,6 +21,7 @@ struct View {
     figures: Vec<Caption>,
     moved: Option<Grid>,
     moves: &'static str,
+    nothing: &'static str,
     missing: Option<Grid>,
     notes: Vec<String>,
     version: &'static str,
@@ -148,6 +149,7 @@ impl View {
             figures: captions.collect(),
             moved: grid(["figure", "setting", "moves it by"], lines.collect()),
             moves: MOVES,
+            nothing: each.first().map_or("", |(_, one)| nothing(one)),
             missing: grid(["cell", "what became of it"], why.collect()),
             notes: each
                 .iter()
