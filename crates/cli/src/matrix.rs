@@ -120,14 +120,16 @@ impl Run {
             let number = before + done + 1;
             bar.set_prefix(format!("{number} of {all}, about {} left: {label}", HumanDuration(time_left)));
             let Some(became) = self.tried(turn, stop, &bar) else { break };
-            let said = format!("{number} of {all}: {label}: {}", in_words(&became));
-            bar.suspend(|| complain(said));
+            let mut said = in_words(&became);
             self.measured.add(Tried { turn: turn.clone(), became });
-            // What can't be stored now may be later: nothing is lost before the end.
+            // On a full disk what was stored before stays, and a trial that can't be stored is none.
             if let Err(error) = self.store() {
-                let why = crate::sentence(&error);
-                bar.suspend(|| complain(format_args!("usect: {why}; it goes on, and will be stored with the next")));
+                let became = Became::Failed(format!("it could not be stored: {}", crate::sentence(&error)));
+                said = in_words(&became);
+                self.measured.trials.pop();
+                self.measured.add(Tried { turn: turn.clone(), became });
             }
+            bar.suspend(|| complain(format_args!("{number} of {all}: {label}: {said}")));
         }
         bar.finish_and_clear();
         Ok(())

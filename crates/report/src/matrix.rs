@@ -107,22 +107,42 @@ pub(crate) fn nothing(measured: &Measured) -> &'static str {
     }
 }
 
-/// What wasn't measured: cells, what became of them, and how many trials of each.
+/// What wasn't measured: which cells, and why.
 pub(crate) fn missing(measured: &Measured) -> Vec<(String, String)> {
-    let mut all: BTreeMap<(Vec<usize>, &str, &str), usize> = BTreeMap::new();
+    let mut all: BTreeMap<(&str, &str), BTreeMap<Vec<usize>, usize>> = BTreeMap::new();
     for tried in &measured.trials {
         let (what, why) = match &tried.became {
             Became::Seen(_) => continue,
             Became::Unavailable(why) => ("not available", why),
             Became::Failed(why) => ("failed", why),
         };
-        *all.entry((tried.turn.cell.clone(), what, why)).or_default() += 1;
+        *all.entry((what, why)).or_default().entry(tried.turn.cell.clone()).or_default() += 1;
     }
-    let told = |((cell, what, why), times): ((Vec<usize>, &str, &str), usize)| {
-        let times = if times == 1 { String::new() } else { format!(", {times} times") };
-        (measured.matrix.label(&cell), format!("{what}{times}: {why}"))
+    let told = |((what, why), cells): ((&str, &str), BTreeMap<Vec<usize>, usize>)| {
+        let trials: usize = cells.values().sum();
+        let times = if trials == 1 { String::new() } else { format!(", in {trials} trials") };
+        (together(measured, &cells.into_keys().collect::<Vec<_>>()), format!("{what}{times}: {why}"))
     };
     all.into_iter().map(told).collect()
+}
+
+/// Cells in words: by the level that all of them have and no other has, or one by one.
+fn together(measured: &Measured, cells: &[Vec<usize>]) -> String {
+    const FEW: usize = 3;
+    let (matrix, all) = (&measured.matrix, measured.matrix.cells());
+    for (place, factor) in matrix.factors().iter().enumerate() {
+        for (level, name) in factor.levels.iter().enumerate() {
+            let own = all.iter().filter(|cell| cell[place] == level);
+            if cells.len() > 1 && own.clone().count() == cells.len() && own.clone().all(|cell| cells.contains(cell)) {
+                return format!("every cell with {} {name}", factor.name);
+            }
+        }
+    }
+    let mut names: Vec<String> = cells.iter().take(FEW).map(|cell| matrix.label(cell)).collect();
+    if cells.len() > FEW {
+        names.push(format!("and {} more cells", cells.len() - FEW));
+    }
+    names.join("; ")
 }
 
 /// What was said of trials, and how often.
@@ -189,7 +209,10 @@ mod tests {
             .map(|moved| format!("{}: {}: {}", moved.figure, step(moved), amount(moved)))
             .collect();
         assert!(told[0].starts_with("probe, median: path ovs against direct: +30.0 ± "), "{told:?}");
-        assert_eq!(missing(&measured)[0], ("sfq, direct".to_owned(), "not available, 3 times: no sfq".to_owned()));
+        let why = ("every cell with queue sfq".to_owned(), "not available, in 6 trials: no sfq".to_owned());
+        assert_eq!(missing(&measured), [why]);
+        let two = [vec![0, 0], vec![1, 1]];
+        assert_eq!(together(&measured, &two), "pfifo, direct; sfq, ovs");
         assert_eq!(notes(&measured), ["in user space (in 6 of 12 trials)"]);
         assert!(setup(&measured).contains("4 cells of 2 × queue, 2 × path"));
     }
@@ -198,7 +221,7 @@ mod tests {
     fn without_repetitions_nothing_is_called_anything() {
         let measured = measured(1);
         assert!(told(&measured).is_empty() && nothing(&measured).contains("--runs 2"));
-        assert_eq!(missing(&measured)[1].1, "not available: no sfq");
+        assert_eq!(missing(&measured)[0].1, "not available, in 2 trials: no sfq");
     }
 
     #[test]

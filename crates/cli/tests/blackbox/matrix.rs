@@ -1,7 +1,8 @@
 //! `usect matrix`: every combination is measured or named, a known delay is found where it is, and what goes wrong in one cell leaves the
 //! others.
 
-use crate::world::{World, until};
+use crate::world::{World, mount_tmpfs, until};
+use nix::mount::umount;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -165,6 +166,23 @@ fn a_load_that_dies_fails_its_cell_and_a_run_that_was_interrupted_is_gone_on_wit
     assert_eq!(stored.header.resumed.len(), 1);
     let sentence = world.usect(&["matrix", "--resume", &folder]).refused();
     assert!(sentence.contains("was not interrupted"), "{sentence}");
+    world.assert_clean();
+}
+
+#[test]
+fn on_a_full_disk_a_trial_has_failed_and_the_rest_goes_on() {
+    let Some(world) = world() else { return };
+    let disk = world.path("disk");
+    fs::create_dir(&disk).unwrap();
+    // A page alone takes more.
+    mount_tmpfs(&disk, "256k");
+    let file = matrix(&world, "mtu = [1500, 1400]", 1);
+    let done = world.usect(&["matrix", &file, "--quick", "--out", disk.to_str().unwrap()]);
+    assert_eq!(done.code, Some(2), "{done:?}");
+    let failed = done.stderr.lines().filter(|line| line.contains("failed: it could not be stored")).count();
+    let last = done.stderr.lines().last().unwrap();
+    assert!(failed == 2 && last.starts_with("usect: ") && last.contains("No space left"), "{done:?}");
+    umount(&disk).unwrap();
     world.assert_clean();
 }
 

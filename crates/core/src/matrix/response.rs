@@ -137,7 +137,9 @@ impl Response {
     /// Mean and 95% interval over the repetitions of a cell; none where it was never measured.
     pub fn mean(&self, trials: &[Tried], cell: &[usize]) -> Option<Bounded> {
         let own = trials.iter().filter(|tried| tried.turn.cell == cell);
-        stats::mean(&own.filter_map(|tried| self.value(tried)).collect::<Vec<_>>())
+        let mean = stats::mean(&own.filter_map(|tried| self.value(tried)).collect::<Vec<_>>())?;
+        // None of them is less than nothing.
+        Some(Bounded { low: mean.low.max(0.0), ..mean })
     }
 
     fn value(&self, tried: &Tried) -> Option<f64> {
