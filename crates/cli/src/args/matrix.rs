@@ -17,7 +17,7 @@ pub(crate) struct Matrix {
     /// What to try: a file such as scenarios/datacenter.toml.
     #[arg(required_unless_present = "resume", conflicts_with = "resume")]
     pub(crate) scenario: Option<PathBuf>,
-    /// Seconds instead of minutes, as the file's [quick] says; the result says so.
+    /// Seconds instead of minutes, as the file says under quick; the result says so.
     #[arg(long)]
     pub(crate) quick: bool,
     /// Repetitions of every combination [default: the file's]; from two on there are intervals.
