@@ -6,7 +6,7 @@ mod served;
 
 use crate::args::Dissect;
 use crate::session::{self, INTERRUPTED, alone, stop_on_signal};
-use crate::{complain, progress, say};
+use crate::{complain, progress};
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use std::io::IsTerminal;
@@ -100,12 +100,7 @@ pub(crate) fn run(args: &Dissect) -> Result<ExitCode> {
     bench.bar.finish_and_clear();
     header.partial = stop.load(Relaxed).then(|| "interrupted by the user".to_owned());
     let stored = folder.save(header, &Gathered::default())?;
-    if args.json {
-        say(serde_json::to_string_pretty(&stored.run)?)?;
-    } else {
-        say(usect_report::table(&stored.run, std::io::stdout().is_terminal()))?;
-        say(format!("report: {}", folder.path().join("report.html").display()))?;
-    }
+    session::show(&stored, folder.path(), args.json)?;
     let measured = |row: &Row| row.latency.is_some() || (row.account.is_some() && row.unavailable.is_none());
     let any = stored.run.header.dissect.as_ref().is_some_and(|dissection| dissection.rows.iter().any(measured));
     if stop.load(Relaxed) {

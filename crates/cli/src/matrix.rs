@@ -2,7 +2,7 @@
 
 use crate::args::Matrix as Args;
 use crate::session::{self, INTERRUPTED, alone, now_in_words, stop_on_signal};
-use crate::{complain, progress, say};
+use crate::{complain, progress};
 use anyhow::{Context, Result, bail};
 use indicatif::{HumanDuration, ProgressBar};
 use std::io::IsTerminal;
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let interrupted = stop.load(Relaxed);
     run.header.partial = interrupted.then(|| "interrupted by the user".to_owned());
     let stored = run.store()?;
-    show(args, &run, &stored)?;
+    session::show(&stored, run.folder.path(), args.json)?;
     if interrupted {
         complain(format_args!("usect: go on with `usect matrix --resume {}`", run.folder.path().display()));
         return Ok(ExitCode::from(INTERRUPTED));
@@ -161,14 +161,6 @@ impl Run {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn show(args: &Args, run: &Run, stored: &StoredRun) -> Result<()> {
-    if args.json {
-        return say(serde_json::to_string_pretty(&stored.run)?);
-    }
-    say(usect_report::table(&stored.run, std::io::stdout().is_terminal()))?;
-    say(format!("report: {}", run.folder.path().join("report.html").display()))
 }
 
 /// By what trials took so far.

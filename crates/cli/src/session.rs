@@ -199,7 +199,7 @@ impl Session {
         if failure.is_none() && !stop.load(Relaxed) {
             finished(&stored.run, gathered.pooled())?;
         }
-        self.show(&stored, folder.path())?;
+        show(&stored, folder.path(), self.json)?;
         match failure {
             Some(error) if self.suite.is_some() => {
                 let folder = folder.path().display();
@@ -351,14 +351,15 @@ impl Session {
             None => procedure,
         }
     }
+}
 
-    fn show(&self, stored: &StoredRun, folder: &Path) -> Result<()> {
-        if self.json {
-            return say(serde_json::to_string_pretty(&stored.run)?);
-        }
-        say(usect_report::table(&stored.run, std::io::stdout().is_terminal()))?;
-        say(format!("report: {}", folder.join("report.html").display()))
+/// Prints a stored run: as JSON alone, or its table and where its page is.
+pub(crate) fn show(stored: &StoredRun, folder: &Path, json: bool) -> Result<()> {
+    if json {
+        return say(serde_json::to_string_pretty(&stored.run)?);
     }
+    say(usect_report::table(&stored.run, std::io::stdout().is_terminal()))?;
+    say(format!("report: {}", folder.join("report.html").display()))
 }
 
 /// What a session begins with.

@@ -22,6 +22,11 @@ impl Grid {
 }
 
 impl Grid {
+    /// The same, where there are lines.
+    pub(crate) fn of_some<const N: usize>(heads: [&str; N], lines: Vec<Line>) -> Option<Grid> {
+        (!lines.is_empty()).then(|| Grid::new(heads.map(str::to_owned).to_vec(), lines))
+    }
+
     /// Adds lines of as many cells.
     pub(crate) fn extend(&mut self, lines: Vec<Line>) {
         let Grid { head, numeric, lines: own } = Grid::new(std::mem::take(&mut self.head), lines);

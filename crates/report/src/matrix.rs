@@ -82,21 +82,16 @@ pub(crate) fn amount(moved: &Moved) -> String {
 
 /// What is no noise: of each figure, the settings that move it, those of most weight first, main effects before interactions.
 pub(crate) fn told(measured: &Measured) -> Vec<&Moved> {
-    let mut told: Vec<(usize, &Moved)> = Vec::new();
-    for (place, response) in RESPONSES.iter().enumerate() {
-        told.extend(
-            measured
-                .moved
-                .iter()
-                .filter(|moved| moved.figure == response.name && moved.significant)
-                .map(|moved| (place, moved)),
-        );
-    }
-    told.sort_by(|(a_place, a), (b_place, b)| {
-        let key = |place: &usize, moved: &Moved| (*place, moved.under.is_some());
-        key(a_place, a).cmp(&key(b_place, b)).then(b.estimate.abs().total_cmp(&a.estimate.abs()))
-    });
-    told.into_iter().map(|(_, moved)| moved).collect()
+    let of = |response: &Response| {
+        let own = measured.moved.iter().filter(|moved| moved.figure == response.name && moved.significant);
+        let mut own: Vec<&Moved> = own.collect();
+        own.sort_by(|a, b| {
+            let kinds = a.under.is_some().cmp(&b.under.is_some());
+            kinds.then(b.estimate.abs().total_cmp(&a.estimate.abs()))
+        });
+        own
+    };
+    RESPONSES.iter().flat_map(of).collect()
 }
 
 /// Why there is nothing to tell.

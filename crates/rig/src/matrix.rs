@@ -59,8 +59,10 @@ impl Cell<'_> {
         let _near = Setup::apply(&ends.near, &settings)?;
         let _far = Setup::apply(&ends.far, &settings)?;
         let between = Between::start(&lab, settings.path, self.matrix)?;
-        let rig = Rig::new(&self.probe(&ends)?, stop.clone())?;
-        let (result, watched) = self.beside(&settings, (&ends, &between), rig, progress)?;
+        let probe = self.probe(&ends)?;
+        let rig = Rig::new(&probe, stop.clone())?;
+        let trial = Trial::once(probe.clients[0].clone(), Traffic::of(&probe.traffic, &self.protocol));
+        let (result, watched) = self.beside(&settings, (&ends, &between), (rig, &trial), progress)?;
         between.stop()?;
         let Watched { ping, load, cores, processes, arrived, queues, mut notes } = watched?;
         notes.extend(result.client.notes);
@@ -73,13 +75,11 @@ impl Cell<'_> {
         self,
         settings: &Settings<'_>,
         (ends, between): (&Ends, &Between),
-        mut rig: Rig,
+        (mut rig, trial): (Rig, &Trial),
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<(TrialResult, Result<Watched, Became>), Became> {
         let load = self.load(settings, ends)?;
         let over = AtomicBool::new(false);
-        let scenario = self.probe(ends)?;
-        let trial = Trial::once(scenario.clients[0].clone(), Traffic::of(&scenario.traffic, &self.protocol));
         let receiver = match settings.direction {
             Direction::Forward => &ends.far,
             Direction::Back => &ends.near,
@@ -96,7 +96,7 @@ impl Cell<'_> {
         };
         let (result, watched) = std::thread::scope(|scope| {
             let watching = scope.spawn(|| watch.until_over(load));
-            let result = rig.run(&trial, progress);
+            let result = rig.run(trial, progress);
             over.store(true, Relaxed);
             (result, watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });

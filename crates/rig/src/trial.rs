@@ -350,7 +350,7 @@ impl Making<'_> {
     }
 }
 
-fn end_at(link: &Link) -> End {
+pub(crate) fn end_at(link: &Link) -> End {
     let address = std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
     End { netns: link.netns.clone(), endpoint: Endpoint { mac: link.mac, address }, link: Some(link.clone()) }
 }

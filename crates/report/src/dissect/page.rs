@@ -119,18 +119,14 @@ impl View {
             runs: heads.collect(),
             table: Grid::new(std::iter::once("").chain(HEADS).map(str::to_owned).collect(), table(each)),
             reading: READING,
-            hows: grid(["row", "what was measured", "and"], rows().filter_map(how).collect()),
-            missing: grid(["row", "why not"], rows().filter_map(why).collect()),
-            disturbed: grid(["row", "what others took"], rows().filter_map(troubled).collect()),
-            shares: grid(["request", "part", "time", "from"], requests),
-            networks: grid(["network", "part", "time", "from"], networks.collect()),
+            hows: Grid::of_some(["row", "what was measured", "and"], rows().filter_map(how).collect()),
+            missing: Grid::of_some(["row", "why not"], rows().filter_map(why).collect()),
+            disturbed: Grid::of_some(["row", "what others took"], rows().filter_map(troubled).collect()),
+            shares: Grid::of_some(["request", "part", "time", "from"], requests),
+            networks: Grid::of_some(["network", "part", "time", "from"], networks.collect()),
             version: env!("CARGO_PKG_VERSION"),
         }
     }
-}
-
-fn grid<const N: usize>(heads: [&str; N], lines: Vec<Line>) -> Option<Grid> {
-    (!lines.is_empty()).then(|| Grid::new(heads.map(str::to_owned).to_vec(), lines))
 }
 
 /// Our rows, and beneath each the paper's.

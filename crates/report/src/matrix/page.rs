@@ -147,10 +147,10 @@ impl View {
             ),
             reading: READING,
             figures: captions.collect(),
-            moved: grid(["figure", "setting", "moves it by"], lines.collect()),
+            moved: Grid::of_some(["figure", "setting", "moves it by"], lines.collect()),
             moves: MOVES,
             nothing: each.first().map_or("", |(_, one)| nothing(one)),
-            missing: grid(["cell", "what became of it"], why.collect()),
+            missing: Grid::of_some(["cell", "what became of it"], why.collect()),
             notes: each
                 .iter()
                 .flat_map(|(letter, one)| {
@@ -160,10 +160,6 @@ impl View {
             version: env!("CARGO_PKG_VERSION"),
         }
     }
-}
-
-fn grid<const N: usize>(heads: [&str; N], lines: Vec<Line>) -> Option<Grid> {
-    (!lines.is_empty()).then(|| Grid::new(heads.map(str::to_owned).to_vec(), lines))
 }
 
 fn table(each: &[(Option<char>, &Measured)]) -> Vec<Line> {

@@ -1,5 +1,6 @@
 //! What stands between the two ends of a matrix.
 
+use crate::trial::end_at;
 use crate::{RigError, open};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use usect_clock::Clock;
@@ -85,10 +86,7 @@ fn spool(lab: &Lab, (left, right): (&Link, &Link), ns: u64, matrix: &Matrix) -> 
     let template = Template::new(&FrameSpec::default(), matrix.probe.frame_size, &flow).map_err(RigError::Asked)?;
     // Nobody asks it what it did to single frames.
     let selection = Selection { tag: template.tag(), template, from: u64::MAX, every: 1 };
-    let port = |link: &Link| {
-        let end = crate::path::End { netns: link.netns.clone(), endpoint: endpoint(link), link: Some(link.clone()) };
-        open::xdp(&end, Take::All, Stamp::App)
-    };
+    let port = |link: &Link| open::xdp(&end_at(link), Take::All, Stamp::App);
     Ok(Spool::start(
         Clock::calibrate()?,
         Seat::Own(audit::online_cores().first().copied()),
