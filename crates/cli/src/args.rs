@@ -118,6 +118,12 @@ pub(crate) enum Command {
     /// What on this host costs microseconds, and settings for the time of a command.
     #[command(subcommand)]
     Host(Host),
+    /// The far end of a matrix between two hosts: takes orders from the near one on its standard input.
+    #[command(hide = true)]
+    Agent {
+        /// Its interface: `eth1`, `eth1@namespace`.
+        interface: String,
+    },
     /// The other process of experiment 2: sends back what comes on its standard input.
     #[command(hide = true)]
     Echo {

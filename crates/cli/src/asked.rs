@@ -90,7 +90,7 @@ pub(crate) fn measure(args: &Measure) -> Result<Session> {
     let mut scenario = between_ports(client, traffic, cores, args.dpdk.clone().into());
     scenario.title = format!("{} to {}", args.tx, args.rx);
     read_capture(&mut scenario, Path::new(""))?;
-    scenario.dut = DutSpec::External { fiber: args.fiber };
+    scenario.dut = DutSpec::External { fiber: args.fiber, answered: false };
     Session::new("measure", "measure".into(), timed(scenario, &args.protocol), &args.protocol.output)
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn between(
     let traffic = TrafficSpec::evenly(size, RateSpec::Frames(1));
     let cores = CoreSpec { sender: args.tx_core, receiver: args.rx_core, ..CoreSpec::default() };
     let scenario = between_ports(client, traffic, cores, args.dpdk.clone().into());
-    let dut = DutSpec::External { fiber };
+    let dut = DutSpec::External { fiber, answered: false };
     Ok((Scenario { title: format!("{tx} to {rx}"), dut, ..scenario }, procedure.to_owned()))
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn between_ports(client: ClientSpec, traffic: TrafficSpec, cores: Cor
         traffic,
         protocol: Protocol::default(),
         quick: Protocol::quick(),
-        dut: DutSpec::External { fiber: None },
+        dut: DutSpec::External { fiber: None, answered: false },
         vary: Vary::default(),
         cores,
         steer: Vec::new(),

@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         Command::Dissect(args) => dissect::run(&args),
         Command::Matrix(args) => matrix::run(&args),
         Command::Host(command) => host::run(&command),
+        Command::Agent { interface } => matrix::serve(&interface),
         Command::Echo { core } => dissect::echo(core),
     };
     outcome.unwrap_or_else(|error| {

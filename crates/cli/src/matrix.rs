@@ -1,7 +1,7 @@
 //! `usect matrix`: every combination of settings, one after another, stored after each.
 
 use crate::args::Matrix as Args;
-use crate::session::{self, INTERRUPTED, alone, now_in_words, stop_on_signal};
+use crate::session::{self, INTERRUPTED, alone, stop_on_signal};
 use crate::{complain, progress};
 use anyhow::{Context, Result, bail};
 use indicatif::{HumanDuration, ProgressBar};
@@ -11,14 +11,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use usect_core::environment::Environment;
 use usect_core::gathered::Gathered;
+use usect_core::inventory::Inventory;
 use usect_core::matrix::{Became, Load, Matrix, Measured, Tried, Turn};
 use usect_core::run::Header;
 use usect_core::scenario::{Protocol, Scenario};
 use usect_report::StoredRun;
 use usect_report::store::{self, RunFolder};
 use usect_rig::Rig;
-use usect_rig::matrix::{Cell, PROGRAMS};
+use usect_rig::matrix::{Cell, Own, PROGRAMS, Site};
 
 /// What the head of such a run has for a path: each cell has one of its own.
 const NO_PATH: &str = "title = \"\"\ntraffic = { frame_size = 64, rate = \"1 kpps\" }\ndut = { kind = \"wire\" }\n[[client]]\nname = \"mem\"\nengine = \"mem\"\n";
@@ -30,16 +32,27 @@ struct Run {
     folder: RunFolder,
     header: Header,
     measured: Measured,
+    site: Site,
+}
+
+/// `usect agent`: the far end, until the near one is gone.
+pub(crate) fn serve(interface: &str) -> Result<ExitCode> {
+    let _lock = alone()?;
+    usect_rig::matrix::serve(interface, &*stop_on_signal()?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `usect matrix`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let matrix = args.scenario.as_deref().map(|path| asked(args, path)).transpose()?;
+    let inventory = args.inventory.as_deref().map(inventory).transpose()?;
     let _lock = alone()?;
     let stop = stop_on_signal()?;
+    let site =
+        inventory.map_or(Ok(Site::Lab), |inventory| Own::reach(inventory).map(|own| Site::Own(Box::new(own))))?;
     let mut run = match (matrix, &args.resume) {
-        (Some(matrix), _) => Run::begin(args, matrix, &stop)?,
-        (None, Some(folder)) => Run::again(folder)?,
+        (Some(matrix), _) => Run::begin(args, matrix, site, &stop)?,
+        (None, Some(folder)) => Run::again(folder, site, &stop)?,
         (None, None) => bail!("name a file, such as scenarios/datacenter.toml"),
     };
     check_programs(&run.measured.matrix)?;
@@ -66,6 +79,21 @@ fn asked(args: &Args, path: &Path) -> Result<Matrix> {
     Ok(matrix)
 }
 
+fn inventory(path: &Path) -> Result<Inventory> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))?;
+    Inventory::parse(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))
+}
+
+/// What a run's head has besides a path, and what is known of its ends.
+fn scene(site: &Site, stop: &Arc<AtomicBool>) -> Result<(Rig, Scenario, Environment, Vec<String>)> {
+    let scenario = Scenario::parse(NO_PATH).map_err(|e| anyhow::anyhow!("{e}"))?;
+    let rig = Rig::new(&scenario, stop.clone())?;
+    let mut environment = rig.environment();
+    let Site::Own(own) = site else { return Ok((rig, scenario, environment, Vec::new())) };
+    environment.extend(own.environment());
+    Ok((rig, scenario, environment, own.ends()))
+}
+
 /// Fails where the programs aren't there that every cell takes.
 fn check_programs(matrix: &Matrix) -> Result<()> {
     let loads = matrix.cells().iter().any(|cell| matrix.settings(cell).load != Load::None);
@@ -77,18 +105,17 @@ fn check_programs(matrix: &Matrix) -> Result<()> {
 }
 
 impl Run {
-    fn begin(args: &Args, matrix: Matrix, stop: &Arc<AtomicBool>) -> Result<Run> {
+    fn begin(args: &Args, matrix: Matrix, site: Site, stop: &Arc<AtomicBool>) -> Result<Run> {
+        let (rig, mut scenario, environment, ends) = scene(&site, stop)?;
         let folder = store::create(&args.out, "matrix")?;
-        let mut scenario = Scenario::parse(NO_PATH).map_err(|e| anyhow::anyhow!("{e}"))?;
-        let rig = Rig::new(&scenario, stop.clone())?;
         scenario.title.clone_from(&matrix.title);
         let protocol = if args.quick { matrix.quick } else { matrix.protocol };
         let header = session::head("matrix", folder.id(), args.quick, protocol, &scenario, &rig);
-        Ok(Run { folder, header, measured: Measured::of(matrix) })
+        Ok(Run { folder, header: Header { environment, ..header }, measured: Measured::of(matrix, ends), site })
     }
 
     /// One that was interrupted, with what it has so far.
-    fn again(path: &Path) -> Result<Run> {
+    fn again(path: &Path, site: Site, stop: &Arc<AtomicBool>) -> Result<Run> {
         let (folder, mut header, _) = store::resume(path)?;
         let Some(measured) = header.matrix.take() else {
             bail!("{} is no matrix, and others can't be gone on with here", path.display());
@@ -96,8 +123,17 @@ impl Run {
         if header.partial.is_none() {
             bail!("{} was not interrupted: there is nothing to go on with", path.display());
         }
-        header.resumed.push(now_in_words());
-        Ok(Run { folder, header, measured })
+        let (_, _, environment, ends) = scene(&site, stop)?;
+        if measured.ends != ends {
+            let words = |ends: &[String]| if ends.is_empty() { "a lab".to_owned() } else { ends.join(" to ") };
+            bail!(
+                "it was begun over {}, and this is {}: name the same --inventory",
+                words(&measured.ends),
+                words(&ends)
+            );
+        }
+        session::go_on(&mut header, &environment)?;
+        Ok(Run { folder, header, measured, site })
     }
 
     fn protocol(&self) -> Protocol {
@@ -135,9 +171,9 @@ impl Run {
         Ok(())
     }
 
-    fn tried(&self, turn: &Turn, stop: &Arc<AtomicBool>, bar: &ProgressBar) -> Option<Became> {
-        let cell = Cell { matrix: &self.measured.matrix, levels: &turn.cell, protocol: self.protocol() };
-        cell.measure(stop, &mut |now| {
+    fn tried(&mut self, turn: &Turn, stop: &Arc<AtomicBool>, bar: &ProgressBar) -> Option<Became> {
+        let cell = Cell { matrix: &self.measured.matrix, levels: &turn.cell, protocol: self.header.protocol };
+        cell.measure(&mut self.site, stop, &mut |now| {
             bar.set_position((1000.0 * now.elapsed_s / now.expected_s.max(1e-9)).min(1000.0) as u64);
             bar.set_message(format!("{} probes sent, {} back", now.sent, now.received));
         })

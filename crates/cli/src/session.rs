@@ -263,12 +263,7 @@ impl Session {
 
     /// The head of a run that is gone on with, on the host that it was begun on.
     fn again(&self, mut header: Header, rig: &Rig) -> Result<Header> {
-        let (then, now) = (Fingerprint::of(&header.environment), Fingerprint::of(&rig.environment()));
-        if then != now {
-            bail!("{} was begun on another host, or under another kernel: begin anew", header.id);
-        }
-        header.resumed.push(now_in_words());
-        header.partial = Some(UNFINISHED.into());
+        go_on(&mut header, &rig.environment())?;
         Ok(header)
     }
 
@@ -367,6 +362,16 @@ struct Begun {
     folder: RunFolder,
     before: Option<Header>,
     gathered: Gathered,
+}
+
+/// Goes on with a run that was interrupted, on the host that it was begun on.
+pub(crate) fn go_on(header: &mut Header, here: &Environment) -> Result<()> {
+    if Fingerprint::of(&header.environment) != Fingerprint::of(here) {
+        bail!("{} was begun on another host, or under another kernel: begin anew", header.id);
+    }
+    header.resumed.push(now_in_words());
+    header.partial = Some(UNFINISHED.into());
+    Ok(())
 }
 
 /// The head of a run that begins: named, of a protocol and a scenario, on the host that a rig is on.

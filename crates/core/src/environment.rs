@@ -65,6 +65,8 @@ impl Environment {
     /// Whether a fact is a reading of what went on, which never is the same twice, rather than a property or a
     /// setting.
     pub fn is_reading(key: &str) -> bool {
+        // What is below is another host's.
+        let key = key.strip_prefix("far.").unwrap_or(key);
         let kind = key.split('.').next().unwrap_or(key);
         READINGS.contains(&kind) || READINGS.contains(&key)
     }
@@ -103,7 +105,11 @@ mod tests {
         b.set("kernel.release", "6.1");
         let found: Vec<&str> = a.differences(&b).iter().map(|d| d.key).collect();
         assert_eq!(found, ["cpu.0.governor", "kernel.release"]);
-        assert!(Environment::is_reading("steal.cpu0") && !Environment::is_reading("cpu.0.governor"));
+        assert!(
+            Environment::is_reading("steal.cpu0")
+                && Environment::is_reading("far.host.load")
+                && !Environment::is_reading("cpu.0.governor")
+        );
     }
 
     #[test]

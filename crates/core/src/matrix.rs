@@ -7,7 +7,7 @@ mod seen;
 
 pub use load::{Load, Transport};
 pub use response::{FIRST_END, Moved, RESPONSES, Response, SECOND_END, Step};
-pub use seen::{Arrived, Became, Distribution, Loaded, Measured, Pinged, Probed, Queue, Seen, Tried, Used};
+pub use seen::{Apart, Arrived, Became, Distribution, Loaded, Measured, Pinged, Probed, Queue, Seen, Tried, Used};
 
 use crate::frame::FrameSize;
 use crate::rate::RateSpec;
@@ -220,16 +220,16 @@ pub struct Factor {
 }
 
 /// What holds in a cell; a factor that isn't varied leaves things as they are.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Settings<'a> {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
     /// For `ethtool -K`.
-    pub offloads: Option<&'a Words>,
+    pub offloads: Option<Words>,
     /// For `tc`.
-    pub queue: Option<&'a Words>,
+    pub queue: Option<Words>,
     /// The MTU.
     pub mtu: Option<u16>,
     /// For `ethtool -C`.
-    pub coalescing: Option<&'a Words>,
+    pub coalescing: Option<Words>,
     /// What stands between.
     pub path: Way,
     /// The load.
@@ -332,20 +332,20 @@ impl Matrix {
     }
 
     /// What holds in a cell, whose levels are in the order of [`Matrix::factors`].
-    pub fn settings(&self, cell: &[usize]) -> Settings<'_> {
+    pub fn settings(&self, cell: &[usize]) -> Settings {
         let mut levels = cell.iter().copied();
-        fn level<'a, T>(of: &'a [T], levels: &mut impl Iterator<Item = usize>) -> Option<&'a T> {
-            if of.is_empty() { None } else { levels.next().and_then(|level| of.get(level)) }
+        fn level<T: Clone>(of: &[T], levels: &mut impl Iterator<Item = usize>) -> Option<T> {
+            if of.is_empty() { None } else { levels.next().and_then(|level| of.get(level).cloned()) }
         }
         let (vary, levels) = (&self.vary, &mut levels);
         Settings {
             offloads: level(&vary.offloads, levels),
             queue: level(&vary.queue, levels),
-            mtu: level(&vary.mtu, levels).copied(),
+            mtu: level(&vary.mtu, levels),
             coalescing: level(&vary.coalescing, levels),
-            path: level(&vary.path, levels).copied().unwrap_or(Way::Direct),
-            load: level(&vary.load, levels).copied().unwrap_or(Load::None),
-            direction: level(&vary.direction, levels).copied().unwrap_or(Direction::Forward),
+            path: level(&vary.path, levels).unwrap_or(Way::Direct),
+            load: level(&vary.load, levels).unwrap_or(Load::None),
+            direction: level(&vary.direction, levels).unwrap_or(Direction::Forward),
         }
     }
 

@@ -182,6 +182,9 @@ pub enum DutSpec {
         /// The fiber that it is, where it is one and nothing else.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fiber: Option<Fiber>,
+        /// Whether what is sent there and back is sent back by somebody else at the receiving ports, as on another host.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        answered: bool,
     },
 }
 
@@ -221,15 +224,20 @@ impl DutSpec {
     pub fn fiber(&self) -> Option<Fiber> {
         match self {
             DutSpec::Spool(spool) => spool.fiber,
-            DutSpec::External { fiber } => *fiber,
+            DutSpec::External { fiber, .. } => *fiber,
             _ => None,
         }
+    }
+
+    /// Whether somebody else sends back what arrives.
+    pub fn is_answered(&self) -> bool {
+        matches!(self, DutSpec::External { answered: true, .. })
     }
 
     fn check(&self) -> Result<(), String> {
         match self {
             DutSpec::Spool(spool) => spool.check(),
-            DutSpec::External { fiber: Some(fiber) } => fiber.check(),
+            DutSpec::External { fiber: Some(fiber), .. } => fiber.check(),
             _ => Ok(()),
         }
     }
@@ -247,7 +255,7 @@ impl DutSpec {
         match self {
             DutSpec::Wire {} => Some(0),
             DutSpec::Spool(spool) => spool.known_delay_ns(size),
-            DutSpec::External { fiber } => fiber.map(|fiber| fiber.delay_ns(size).round() as u64),
+            DutSpec::External { fiber, .. } => fiber.map(|fiber| fiber.delay_ns(size).round() as u64),
             _ => None,
         }
     }
@@ -256,7 +264,7 @@ impl DutSpec {
     fn physics_ns(&self, size: FrameSize) -> Option<f64> {
         let fiber = match self {
             DutSpec::Spool(spool) if !spool.impair.vary() && spool.bucket.is_none() => spool.fiber,
-            DutSpec::External { fiber } => *fiber,
+            DutSpec::External { fiber, .. } => *fiber,
             _ => None,
         };
         fiber.map(|fiber| fiber.delay_ns(size)).or_else(|| self.known_delay_ns(size).map(|ns| ns as f64))
@@ -282,7 +290,7 @@ impl fmt::Display for DutSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DutSpec::Spool(spool) => write!(f, "{spool}"),
-            DutSpec::External { fiber: Some(fiber) } => write!(f, "fiber of {fiber}"),
+            DutSpec::External { fiber: Some(fiber), .. } => write!(f, "fiber of {fiber}"),
             other => f.write_str(other.name()),
         }
     }

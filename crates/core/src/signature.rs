@@ -39,13 +39,20 @@ impl Signature {
     /// Reads it back; `None` when the bytes are too few or damaged.
     #[inline]
     pub fn read(nonce: u16, payload: &[u8]) -> Option<Signature> {
+        let signature = Signature::read_unchecked(payload)?;
+        let Signature { sequence, departure: Departure { at, lateness_ns } } = signature;
+        let found = u16::from_le_bytes([payload[0], payload[1]]);
+        (found == check(nonce, lateness_ns as u32, sequence, at)).then_some(signature)
+    }
+
+    /// Reads it for whoever doesn't know the nonce, and so can't tell a damaged one; `None` when the bytes are too few.
+    #[inline]
+    pub fn read_unchecked(payload: &[u8]) -> Option<Signature> {
         let bytes = payload.get(..LEN)?;
-        let lateness = u32::from_le_bytes(bytes[2..6].try_into().ok()?);
+        let lateness_ns = u64::from(u32::from_le_bytes(bytes[2..6].try_into().ok()?));
         let sequence = u32::from_le_bytes(bytes[6..10].try_into().ok()?);
         let at = u64::from_le_bytes(bytes[10..18].try_into().ok()?);
-        let found = u16::from_le_bytes([bytes[0], bytes[1]]);
-        (found == check(nonce, lateness, sequence, at))
-            .then_some(Signature { sequence, departure: Departure { at, lateness_ns: u64::from(lateness) } })
+        Some(Signature { sequence, departure: Departure { at, lateness_ns } })
     }
 }
 

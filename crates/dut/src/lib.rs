@@ -14,7 +14,7 @@ pub use bridge::Bridge;
 pub use forwarder::{Forwarder, Seats};
 pub use ovs::OpenVSwitch;
 pub use redirect::Redirect;
-pub use reflector::Reflector;
+pub use reflector::{Passed, Reflector, Remember};
 pub use spinning::Seat;
 pub use spool::{Selection, Spool};
 

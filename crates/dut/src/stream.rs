@@ -1,7 +1,7 @@
 //! One direction of a forwarder or reflector: bursts from a receiving half to a sending half.
 
 use std::io;
-use usect_port::{BATCH, Receive, Transmit};
+use usect_port::{BATCH, Found, Receive, Transmit};
 
 /// Largest frame of any port.
 const LARGEST: usize = 9216;
@@ -27,9 +27,16 @@ impl<T: Transmit, R: Receive> Stream<T, R> {
     /// Moves one burst and returns its size.
     #[inline]
     pub(crate) fn turn(&mut self) -> io::Result<usize> {
+        self.turn_and_show(|_, _| ())
+    }
+
+    /// The same, and shows each frame as it came.
+    #[inline]
+    pub(crate) fn turn_and_show(&mut self, mut show: impl FnMut(&[u8], Found)) -> io::Result<usize> {
         let Stream { from, to, burst, alter } = self;
         let mut waiting = burst.iter_mut();
-        let count = from.recv(|frame, _| {
+        let count = from.recv(|frame, found| {
+            show(frame, found);
             let copy = waiting.next().expect("a batch is at most BATCH frames");
             copy.clear();
             copy.extend_from_slice(frame);

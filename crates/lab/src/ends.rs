@@ -22,11 +22,11 @@ impl Setup {
     /// Sets an interface up as a cell says; what the cell doesn't say stays as it is.
     ///
     /// Errors: what becomes of the cell instead: something is lacking here, or wrong.
-    pub fn apply(link: &Link, settings: &Settings<'_>) -> Result<Setup, Became> {
+    pub fn apply(link: &Link, settings: &Settings) -> Result<Setup, Became> {
         let mut wanted = mtu(link, settings.mtu);
-        wanted.extend(pairs(settings.offloads).map(|(name, value)| (of(link, Of::Feature(name)), value)));
-        wanted.extend(pairs(settings.coalescing).map(|(name, value)| (of(link, Of::Coalescing(name)), value)));
-        wanted.extend(settings.queue.map(|words| (of(link, Of::Queue), words.text().to_owned())));
+        wanted.extend(pairs(settings.offloads.as_ref()).map(|(name, value)| (of(link, Of::Feature(name)), value)));
+        wanted.extend(pairs(settings.coalescing.as_ref()).map(|(name, value)| (of(link, Of::Coalescing(name)), value)));
+        wanted.extend(settings.queue.as_ref().map(|words| (of(link, Of::Queue), words.text().to_owned())));
         for (setting, value) in &wanted {
             check(link, setting, value)?;
         }

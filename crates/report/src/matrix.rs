@@ -170,7 +170,7 @@ mod tests {
         let mut histogram = Histogram::default();
         (0..2_000).for_each(|_| histogram.record(ns));
         Became::Seen(Box::new(Seen {
-            probe: Probed { counts: Counts::default(), latency: Distribution::of(&histogram) },
+            probe: Probed { counts: Counts::default(), latency: Distribution::of(&histogram), apart: None },
             ping: Pinged { sent: 1, rtts_ns: vec![ns] },
             load: None,
             cores: Vec::new(),
@@ -183,7 +183,7 @@ mod tests {
 
     fn measured(runs: u32) -> Measured {
         let text = "title = \"\"\n[vary]\nqueue = [\"pfifo\", \"sfq\"]\npath = [\"direct\", \"ovs\"]\n";
-        let mut measured = Measured::of(Matrix::parse(text).unwrap());
+        let mut measured = Measured::of(Matrix::parse(text).unwrap(), Vec::new());
         for turn in measured.matrix.order(runs) {
             let ns = 20_000 + 30_000 * turn.cell[1] as u64 + 10 * u64::from(turn.repetition);
             let became = if turn.cell[0] == 1 { Became::Unavailable("no sfq".into()) } else { seen(ns) };

@@ -107,10 +107,12 @@ impl Opening<'_> {
             let opened = within(netns.as_deref(), || udp::open(local, remote, client.wait == Wait::Block, stamp))?;
             opened.map_err(|e| self.failed(format!("opening a UDP socket at {local}"), e))
         };
-        let (near, far) = (
-            open(&self.ends.tx.netns, tx, rx, self.route.stamp)?,
-            open(&self.ends.rx.netns, rx, tx, self.far_stamp())?,
-        );
+        let near = open(&self.ends.tx.netns, tx, rx, self.route.stamp)?;
+        if self.rig.path.dut.is_answered() {
+            let flow = self.ends.flow();
+            return Ok(Opened::alone(self.client((flow, flow.reversed()), near.tx, near.rx)));
+        }
+        let far = open(&self.ends.rx.netns, rx, tx, self.far_stamp())?;
         self.generic(self.ends, near, far)
     }
 

@@ -173,7 +173,7 @@ impl Path {
                 "the kernel generates frames up to {most} bytes; leave the client out or send smaller ones"
             ));
         }
-        if client.engine == Engine::Udp && ends.tx.netns == ends.rx.netns {
+        if client.engine == Engine::Udp && ends.tx.netns == ends.rx.netns && !self.dut.is_answered() {
             return asked(
                 "both udp ports are in one namespace, so the kernel would deliver inside the host and nothing would reach \
                  a wire; put them in two namespaces (`usect lab up` makes some)"

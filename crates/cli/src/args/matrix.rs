@@ -10,7 +10,12 @@ of iperf3's, the latency of a light flow of usect's and of ping, the load's thro
 packets at the receiver, queues and drops. What this host lacks is named, and the rest runs (docs/matrix.md). Examples:
   usect matrix scenarios/datacenter.toml --quick         offloads, queues, a switch and loads (paper 004), in a quarter of an hour
   usect matrix scenarios/datacenter.toml --runs 10       more repetitions, narrower intervals
-  usect matrix --resume runs/matrix-…                    go on with one that was interrupted";
+  usect matrix --resume runs/matrix-…                    go on with one that was interrupted
+  usect matrix FILE --inventory hosts.ini                between two hosts: an inventory of Ansible with one host in each of these groups:
+    [near]
+    alpha usect_interface=eth1 ansible_connection=local
+    [far]
+    beta usect_interface=eth1 ansible_host=192.0.2.7 ansible_user=root";
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Matrix {
@@ -29,6 +34,10 @@ pub(crate) struct Matrix {
     /// Go on with a run that was interrupted: its folder.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["quick", "runs", "duration", "out"])]
     pub(crate) resume: Option<PathBuf>,
+    /// Measure between interfaces of your own instead of in a lab: an inventory of Ansible (INI, or what `ansible-inventory --list` prints)
+    /// with one host in each of the groups near, where usect runs, and far, which is reached by ssh, each with a usect_interface.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) inventory: Option<PathBuf>,
     /// Folder in which the run's folder is made, under `runs/`.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) out: PathBuf,

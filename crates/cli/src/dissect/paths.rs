@@ -303,7 +303,7 @@ fn between(tx: &PortName, rx: &PortName, bytes: u16) -> Result<Scenario> {
     scenario.title = format!("{tx} to {rx}");
     scenario.traffic = TrafficSpec::evenly(size, RateSpec::Frames(10_000));
     (scenario.dut, scenario.cores, scenario.clients) =
-        (DutSpec::External { fiber: None }, CoreSpec::default(), vec![client]);
+        (DutSpec::External { fiber: None, answered: false }, CoreSpec::default(), vec![client]);
     scenario.check().map_err(|(_, why)| anyhow::Error::msg(why))?;
     Ok(scenario)
 }

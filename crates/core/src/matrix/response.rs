@@ -188,7 +188,7 @@ mod tests {
         let mut histogram = Histogram::default();
         (0..2_000).for_each(|_| histogram.record(median_ns));
         Seen {
-            probe: Probed { counts: Counts::default(), latency: Distribution::of(&histogram) },
+            probe: Probed { counts: Counts::default(), latency: Distribution::of(&histogram), apart: None },
             ping: Pinged { sent: 2, rtts_ns: vec![40_000, 60_000] },
             load: None,
             cores: vec![Used { who: "0".into(), share: 0.5 }, Used { who: "1".into(), share: 0.25 }],

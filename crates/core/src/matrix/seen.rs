@@ -2,6 +2,7 @@
 
 use super::{Matrix, Moved, RESPONSES, Turn};
 use crate::histogram::{Histogram, Packed};
+use crate::one_way::OneWay;
 use crate::summary::Summary;
 use crate::tracker::Counts;
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct Measured {
     /// What was asked.
     pub matrix: Matrix,
+    /// The two ends, where they aren't a lab's: `alpha, eth1, 192.0.2.1`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<String>,
     /// What became of each trial.
     pub trials: Vec<Tried>,
     /// What moves which figure, as far as it is known.
@@ -20,8 +24,8 @@ pub struct Measured {
 
 impl Measured {
     /// Of a matrix that nothing was tried of yet.
-    pub fn of(matrix: Matrix) -> Measured {
-        Measured { matrix, trials: Vec::new(), moved: Vec::new() }
+    pub fn of(matrix: Matrix, ends: Vec<String>) -> Measured {
+        Measured { matrix, ends, trials: Vec::new(), moved: Vec::new() }
     }
 
     /// Adds a trial, and judges anew what moves which figure.
@@ -63,7 +67,7 @@ pub struct Seen {
     pub ping: Pinged,
     /// The load, where there was one.
     pub load: Option<Loaded>,
-    /// Share of its time that each core worked, by its number.
+    /// Share of its time that each core worked, by its number; those of another host behind its name.
     pub cores: Vec<Used>,
     /// Share of a core's time that each process of the experiment used: one that keeps two cores busy uses 2.
     pub processes: Vec<Used>,
@@ -103,6 +107,22 @@ pub struct Probed {
     pub counts: Counts,
     /// From the actual departure, there and back; none where none came back.
     pub latency: Option<Distribution>,
+    /// The two ways apart, where the clocks of the ends say enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apart: Option<Apart>,
+}
+
+/// The two ways of our light flow, from and to programs; a round trip is the sum of both.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Apart {
+    /// There.
+    pub forward: Distribution,
+    /// And back, with the time that the other end took to send it.
+    pub back: Distribution,
+    /// How wrong each can be at the most, in nanoseconds: what is too much of one is too little of the other. 0: one clock told both.
+    pub bound_ns: u64,
+    /// Frames that the clocks said too little of.
+    pub left_out: u64,
 }
 
 /// What `ping` saw.
@@ -165,6 +185,15 @@ impl Distribution {
     pub fn of(histogram: &Histogram) -> Option<Distribution> {
         let whole = || Distribution { summary: Summary::of(histogram), histogram: Packed::of(histogram) };
         (histogram.samples() > 0).then(whole)
+    }
+}
+
+impl Apart {
+    /// Of round trips that were split.
+    pub fn of(split: &OneWay) -> Option<Apart> {
+        let OneWay { forward, back, bound_ns, left_out } = split;
+        let (forward, back) = (Distribution::of(forward)?, Distribution::of(back)?);
+        Some(Apart { forward, back, bound_ns: *bound_ns, left_out: *left_out })
     }
 }
 

@@ -126,6 +126,7 @@ impl ClientSpec {
         self.check_traffic(traffic)?;
         self.check_pairs(dut, traffic)?;
         self.check_stamp()?;
+        self.check_answered(dut, traffic)?;
         self.check_driver(dut)?;
         self.check_mem(dut)?;
         self.check_ports(dut)
@@ -201,6 +202,17 @@ impl ClientSpec {
         let able: Vec<&str> = able.iter().map(|e| e.name()).collect();
         let (engine, stamp, able) = (self.engine, self.stamp, able.join(", "));
         Err(format!("client `{name}`: the {engine} engine has no {stamp} stamps; they go with {able}"))
+    }
+
+    /// Somebody else can answer only what carries addresses.
+    fn check_answered(&self, dut: &DutSpec, traffic: &TrafficSpec) -> Result<(), String> {
+        if dut.is_answered() && (self.engine != Engine::Udp || !traffic.mode.returns()) {
+            let name = &self.name;
+            return Err(format!(
+                "client `{name}`: with answered = true, the engine is udp, and the mode round-trip or ping-pong"
+            ));
+        }
+        Ok(())
     }
 
     /// Ports are named where, and only where, usect makes none.
