@@ -1,13 +1,14 @@
 # One set of commands for people and for CI. `make demo` and `make test` are all a newcomer needs.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-test deps-bench deps-hw build demo test test-hw cold lint fmt bench clean
+.PHONY: help deps deps-test deps-bench deps-hw build static demo test test-hw cold lint fmt bench clean
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 USECT := target/release/usect
 PROMETHEUS := target/prometheus/usr/bin/prometheus
 MEMCACHED := target/memcached/usr/bin/memcached
 OVS := target/openvswitch/usr/sbin/ovs-vswitchd
+SSHD := target/openssh/usr/sbin/sshd
 # Debian and Ubuntu packages, by the file that tells whether they are there.
 NEEDED := clang:/usr/bin/clang iproute2:/usr/share/doc/iproute2 ethtool:/usr/share/doc/ethtool \
 	pkg-config:/usr/bin/pkg-config make:/usr/bin/make gcc:/usr/bin/gcc binutils:/usr/bin/ld libelf-dev:/usr/include/gelf.h \
@@ -23,9 +24,10 @@ deps: ## Install what is missing, by package name
 	@command -v cargo >/dev/null || { echo "install a Rust toolchain first (rustup, or your distribution)"; exit 2; }
 
 # systemd-analyze, which a test of the unit needs; a container may lack it. Debian's iperf3 asks whether it is to serve: it isn't.
-deps-test: deps $(PROMETHEUS) $(MEMCACHED) $(OVS)
-	@command -v iperf3 >/dev/null && command -v ping >/dev/null || { \
-	  $(SUDO) apt-get update -q && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends iperf3 iputils-ping; }
+deps-test: deps $(PROMETHEUS) $(MEMCACHED) $(OVS) $(SSHD)
+	@command -v iperf3 >/dev/null && command -v ping >/dev/null && command -v ssh >/dev/null || { \
+	  $(SUDO) apt-get update -q && \
+	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends iperf3 iputils-ping openssh-client; }
 	@command -v systemd-analyze >/dev/null || $(SUDO) apt-get install -q -y --no-install-recommends systemd || true
 
 deps-bench: deps $(MEMCACHED)
@@ -34,6 +36,12 @@ deps-bench: deps $(MEMCACHED)
 
 build: deps ## Build the usect binary
 	cargo build --release --locked -p usect-cli
+
+# With a target named, what runs while it builds stays dynamic. DPDK's drivers are loaded at run time, and so need a dynamic program.
+static: export RUSTFLAGS := -C target-feature=+crt-static
+static: export USECT_WITHOUT_DPDK := 1
+static: deps ## Build a usect that needs nothing of a host but its kernel, for carrying to others; without DPDK
+	cargo build --release --locked -p usect-cli --target x86_64-unknown-linux-gnu --target-dir target/static --config profile.release.strip=true
 
 demo: build ## Measure the forwarder with every client, print the table, write the report
 	$(SUDO) $(USECT) compare scenarios/forwarder.toml --quick
@@ -58,6 +66,10 @@ $(MEMCACHED):
 $(OVS):
 	$(call unpacked,openvswitch,openvswitch-switch openvswitch-common $$(apt-cache depends openvswitch-switch | awk '/ Depends: lib(bpf|cap-ng|numa|ssl|unbound|xdp)/ {print $$2}'))
 	@[ ! -d target/openvswitch/usr/sbin ] || ln -sf ../lib/openvswitch-switch/ovs-vswitchd $@
+
+# What its libraries need of others, too.
+$(SSHD):
+	$(call unpacked,openssh,openssh-server $$(apt-cache depends openssh-server libwrap0 libnsl2 | awk '/ Depends: lib(wrap|nsl|tirpc)/ {print $$2}'))
 
 # A test that can't run here adds a line to the list; with USECT_NO_SKIP=1, as in CI, it fails instead.
 test: export USECT_SKIPPED := $(CURDIR)/target/skipped.txt

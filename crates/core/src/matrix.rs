@@ -6,7 +6,7 @@ mod response;
 mod seen;
 
 pub use load::{Load, Transport};
-pub use response::{FIRST_END, Moved, RESPONSES, Response, SECOND_END, Step};
+pub use response::{FIRST_END, Moved, RESPONSES, Response, SECOND_END, Step, WAYS};
 pub use seen::{Apart, Arrived, Became, Distribution, Loaded, Measured, Pinged, Probed, Queue, Seen, Tried, Used};
 
 use crate::frame::FrameSize;

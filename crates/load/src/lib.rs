@@ -1,5 +1,5 @@
-//! Loads a path, and watches what that costs, by the programs that users trust: iperf3 sends and receives, ping asks, tc tells of queues, and
-//! the kernel's own accounts tell of cores and processes. What programs print is read by parsers that survive anything.
+//! Loads a path, and watches what that costs, by the programs that users trust: iperf3 sends and receives, ping asks; and by
+//! the kernel's own accounts of queues, cores and processes. What programs print is read by parsers that survive anything.
 #![forbid(unsafe_code)]
 
 pub mod iperf;

@@ -3,7 +3,7 @@
 pub(crate) mod page;
 
 use std::collections::BTreeMap;
-use usect_core::matrix::{Became, Measured, Moved, RESPONSES, Response};
+use usect_core::matrix::{Became, Measured, Moved, RESPONSES, Response, WAYS};
 use usect_core::stats::Bounded;
 
 /// The figures that stand in the table, by their places in [`RESPONSES`], and their columns' names.
@@ -14,6 +14,11 @@ const SHOWN: [(usize, &str); 6] =
 pub(crate) const READING: &str = "probe: median and 99th percentile of a light flow of usect's, there and back beside the load, µs; ping: the mean of its echoes, µs; Mbit/s: \
     the load's throughput at its receiver; CPU: what iperf3 worked at the first and the second end, % of a core. Means over the repetitions; the \
     interval covers the mean in 95 of 100 repetitions of the whole. n/a: not measured, or too few samples.";
+
+/// What the columns of the two ways mean.
+pub(crate) const WAYS_READING: &str = "The probe's way there and its way back, µs: from when it left to when the program at the other end had it, and from then on to when it was \
+    back. Known to: each figure is wrong by this at the most, and what is too much of one way is too little of the other. Between hosts it follows from round trips alone: \
+    no frame arrives before it left. 0: both ends have one clock.";
 
 /// What the list of effects means.
 pub(crate) const MOVES: &str = "A difference of means over all combinations of the other settings, with its 95% interval. Told here is what is no noise: a false alarm \
@@ -26,6 +31,11 @@ pub(crate) fn heads() -> impl Iterator<Item = String> {
 
 fn shown() -> impl Iterator<Item = &'static Response> {
     SHOWN.iter().map(|(place, _)| &RESPONSES[*place])
+}
+
+/// Names of the columns of the two ways.
+pub(crate) fn heads_of_ways() -> impl Iterator<Item = String> {
+    WAYS.iter().map(|way| way.name.to_owned()).chain(["known to ±".to_owned()])
 }
 
 /// A cell that was measured at least once.
@@ -47,6 +57,23 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         (seen > 0).then(|| Row { label: matrix.label(&cell), figures, trials: seen })
     };
     matrix.cells().into_iter().filter_map(row).collect()
+}
+
+/// The cells again, with the two ways of their probes; and how well they are known, in microseconds. Only those of which that is known.
+pub(crate) fn ways(measured: &Measured) -> Vec<(Row, f64)> {
+    let Measured { matrix, trials, .. } = measured;
+    let way = |cell: Vec<usize>| {
+        let own = trials.iter().filter(|tried| tried.turn.cell == cell);
+        let apart = |tried: &usect_core::matrix::Tried| match &tried.became {
+            Became::Seen(seen) => seen.probe.apart.as_ref().map(|apart| apart.bound_ns),
+            _ => None,
+        };
+        let bounds: Vec<u64> = own.filter_map(apart).collect();
+        let figures = WAYS.iter().map(|way| way.mean(trials, &cell)).collect();
+        let row = Row { label: matrix.label(&cell), figures, trials: bounds.len() };
+        Some((row, bounds.into_iter().max()? as f64 / 1e3))
+    };
+    matrix.cells().into_iter().filter_map(way).collect()
 }
 
 /// A number of about three digits.
@@ -155,7 +182,11 @@ pub(crate) fn setup(measured: &Measured) -> String {
     let cells = measured.matrix.cells().len();
     let factors: Vec<String> =
         measured.matrix.factors().iter().map(|f| format!("{} × {}", f.levels.len(), f.name)).collect();
-    format!("{cells} cells of {}, in an order drawn by lot; {} trials", factors.join(", "), measured.trials.len())
+    let over = match measured.ends.is_empty() {
+        true => String::new(),
+        false => format!("{}, over whatever stands between them; ", measured.ends.join(" to ")),
+    };
+    format!("{over}{cells} cells of {}, in an order drawn by lot; {} trials", factors.join(", "), measured.trials.len())
 }
 
 #[cfg(test)]

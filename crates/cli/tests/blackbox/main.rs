@@ -22,4 +22,5 @@ mod signals;
 mod stamps;
 mod suites;
 mod trains;
+mod two_hosts;
 mod world;

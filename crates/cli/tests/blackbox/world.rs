@@ -242,6 +242,9 @@ pub(crate) const MEMCACHED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../t
 /// Where it unpacks Open vSwitch.
 pub(crate) const OPENVSWITCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/openvswitch/usr");
 
+/// Where it unpacks an sshd.
+pub(crate) const OPENSSH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/openssh/usr");
+
 /// Where a program looks for others, and their libraries: also where `make test` unpacks them.
 fn unpacked() -> [(&'static str, String); 2] {
     let with = |name, folders: &[&str]| {

@@ -1,9 +1,10 @@
 //! Figures of a trial that a setting may move, and which of them it does.
 
-use super::{Matrix, Seen, Tried, Used};
+use super::{Apart, Distribution, Matrix, Seen, Tried, Used};
 use crate::effects::{self, Effect, Observed};
 use crate::matrix::Became;
 use crate::stats::{self, Bounded, Quantile};
+use crate::summary::Summary;
 use serde::{Deserialize, Serialize};
 
 /// A figure of a trial.
@@ -76,8 +77,33 @@ pub const RESPONSES: [Response; 10] = [
     },
 ];
 
+/// The two ways of the probe, told apart.
+pub const WAYS: [Response; 4] = [
+    Response {
+        name: "there, median",
+        unit: "µs",
+        resolution: 1e-3,
+        of: |seen| way_us(seen, |apart| &apart.forward, 0.5),
+    },
+    Response {
+        name: "there, p99",
+        unit: "µs",
+        resolution: 1e-3,
+        of: |seen| way_us(seen, |apart| &apart.forward, 0.99),
+    },
+    Response { name: "back, median", unit: "µs", resolution: 1e-3, of: |seen| way_us(seen, |apart| &apart.back, 0.5) },
+    Response { name: "back, p99", unit: "µs", resolution: 1e-3, of: |seen| way_us(seen, |apart| &apart.back, 0.99) },
+];
+
+fn way_us(seen: &Seen, of: fn(&Apart) -> &Distribution, share: f64) -> Option<f64> {
+    at(&of(seen.probe.apart.as_ref()?).summary, share)
+}
+
 fn quantile_us(seen: &Seen, share: f64) -> Option<f64> {
-    let summary = &seen.probe.latency.as_ref()?.summary;
+    at(&seen.probe.latency.as_ref()?.summary, share)
+}
+
+fn at(summary: &Summary, share: f64) -> Option<f64> {
     let wanted = Quantile::new(share);
     let found = summary.quantiles.iter().find(|estimate| Some(estimate.quantile) == wanted)?;
     Some(found.value?.ns as f64 / 1e3)

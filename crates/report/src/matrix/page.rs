@@ -1,6 +1,9 @@
 //! The page of a matrix, or of several one after another.
 
-use super::{MOVES, READING, amount, heads, interval, missing, notes, nothing, number, rows, setup, step, told};
+use super::{
+    MOVES, READING, Row, WAYS_READING, amount, heads, heads_of_ways, interval, missing, notes, nothing, number, rows,
+    setup, step, told, ways,
+};
 use crate::StoredRun;
 use crate::grid::{Entry, Grid, Line};
 use crate::head::{self, Head};
@@ -18,6 +21,8 @@ struct View {
     runs: Vec<Head>,
     table: Grid,
     reading: &'static str,
+    ways: Option<Grid>,
+    ways_reading: &'static str,
     figures: Vec<Caption>,
     moved: Option<Grid>,
     moves: &'static str,
@@ -146,6 +151,8 @@ impl View {
                 table(each),
             ),
             reading: READING,
+            ways: two_ways(each),
+            ways_reading: WAYS_READING,
             figures: captions.collect(),
             moved: Grid::of_some(["figure", "setting", "moves it by"], lines.collect()),
             moves: MOVES,
@@ -163,26 +170,36 @@ impl View {
 }
 
 fn table(each: &[(Option<char>, &Measured)]) -> Vec<Line> {
-    let line = |letter: Option<char>, row: super::Row| {
-        let figures = row.figures.iter().map(|figure| match figure {
-            None => Entry::number("n/a"),
-            Some(value) => {
-                let entry = Entry::number(number(value.value));
-                match interval(value) {
-                    Some(interval) => entry.with(interval),
-                    None => entry,
-                }
-            }
-        });
-        let name = Entry { kind: "name", text: labelled(letter, &row.label), small: None };
-        Line {
-            swatch: None,
-            cells: std::iter::once(name).chain(figures).chain([Entry::number(row.trials.to_string())]).collect(),
-        }
-    };
+    let line = |letter: Option<char>, row: Row| cell(letter, &row, [Entry::number(row.trials.to_string())]);
     each.iter()
         .flat_map(|(letter, one)| rows(one).into_iter().map(|row| line(*letter, row)).collect::<Vec<_>>())
         .collect()
+}
+
+/// The two ways of each cell's probes, where they are known.
+fn two_ways(each: &[(Option<char>, &Measured)]) -> Option<Grid> {
+    let line = |letter: Option<char>, (row, bound): (Row, f64)| cell(letter, &row, [Entry::number(number(bound))]);
+    let lines: Vec<Line> = each
+        .iter()
+        .flat_map(|(letter, one)| ways(one).into_iter().map(|way| line(*letter, way)).collect::<Vec<_>>())
+        .collect();
+    (!lines.is_empty()).then(|| Grid::new(std::iter::once(String::new()).chain(heads_of_ways()).collect(), lines))
+}
+
+/// A line of a cell: its figures, and something more.
+fn cell(letter: Option<char>, row: &Row, more: [Entry; 1]) -> Line {
+    let figures = row.figures.iter().map(|figure| match figure {
+        None => Entry::number("n/a"),
+        Some(value) => {
+            let entry = Entry::number(number(value.value));
+            match interval(value) {
+                Some(interval) => entry.with(interval),
+                None => entry,
+            }
+        }
+    });
+    let name = Entry { kind: "name", text: labelled(letter, &row.label), small: None };
+    Line { swatch: None, cells: std::iter::once(name).chain(figures).chain(more).collect() }
 }
 
 fn id(response: &Response) -> String {

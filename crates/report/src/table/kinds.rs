@@ -2,6 +2,7 @@
 
 use super::{Page, named, plain, trimmed, wrapped};
 use crate::{dissect, matrix};
+use comfy_table::Table;
 use usect_core::dissect::Dissection;
 use usect_core::matrix::Measured;
 use usect_core::stats::Bounded;
@@ -44,18 +45,15 @@ impl Page<'_> {
     /// A line for each cell, what moves which figure, and what wasn't measured.
     pub(super) fn matrix(&self, measured: &Measured) -> String {
         let mut table = self.table(std::iter::once(String::new()).chain(matrix::heads()), 1);
-        for row in matrix::rows(measured) {
-            let of = |write: fn(&Bounded) -> Option<String>| {
-                row.figures
-                    .iter()
-                    .map(move |figure| figure.as_ref().map_or(Some("n/a".into()), write).unwrap_or_default())
-            };
-            table.add_row(named(&row.label, of(|value| Some(matrix::number(value.value)))));
-            if row.trials > 1 {
-                table.add_row(named("", of(matrix::interval)));
-            }
-        }
+        matrix::rows(measured).iter().for_each(|row| add_cell(&mut table, row, None));
         let mut text = vec![[trimmed(&table), self.styled("2", &wrapped(matrix::READING))].join("\n")];
+        let ways = matrix::ways(measured);
+        // In a lab, the page alone has them.
+        if !measured.ends.is_empty() && !ways.is_empty() {
+            let mut table = self.table(std::iter::once(String::new()).chain(matrix::heads_of_ways()), 1);
+            ways.iter().for_each(|(row, bound)| add_cell(&mut table, row, Some(matrix::number(*bound))));
+            text.push([trimmed(&table), self.styled("2", &wrapped(matrix::WAYS_READING))].join("\n"));
+        }
         let told = matrix::told(measured);
         let moved =
             told.iter().map(|moved| format!("  {}: {}: {}", moved.figure, matrix::step(moved), matrix::amount(moved)));
@@ -69,5 +67,16 @@ impl Page<'_> {
         text.push(matrix::notes(measured).iter().map(|note| wrapped(note)).collect::<Vec<_>>().join("\n"));
         text.retain(|block| !block.is_empty());
         text.join("\n\n")
+    }
+}
+
+/// A line for a cell of a matrix, and one for its intervals; in the first one, something more.
+fn add_cell(table: &mut Table, row: &matrix::Row, more: Option<String>) {
+    let of = |write: fn(&Bounded) -> Option<String>| {
+        row.figures.iter().map(move |figure| figure.as_ref().map_or(Some("n/a".into()), write).unwrap_or_default())
+    };
+    table.add_row(named(&row.label, of(|value| Some(matrix::number(value.value))).chain(more)));
+    if row.trials > 1 {
+        table.add_row(named("", of(matrix::interval)));
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Agent {
     input: Arc<Mutex<Option<ChildStdin>>>,
     lines: mpsc::Receiver<String>,
     complaints: Arc<Mutex<String>>,
+    /// It has said who it is.
+    met: bool,
     /// Nothing more can be asked.
     gone: bool,
 }
@@ -52,12 +54,13 @@ impl Agent {
         let mut child = command.spawn().map_err(|e| failed(&format!("`{}` can't be started", ssh.program), e))?;
         let (lines, complaints) = (lines_of(child.stdout.take()), last_line_of(child.stderr.take()));
         let input = Arc::new(Mutex::new(child.stdin.take()));
-        let mut agent = Agent { name: name.to_owned(), child, input, lines, complaints, gone: false };
+        let mut agent = Agent { name: name.to_owned(), child, input, lines, complaints, met: false, gone: false };
         if agent.write(&program).is_err() {
             return Err(RigError::Asked(agent.why_gone()));
         }
         match agent.answer().map_err(RigError::Asked)? {
             Answer::Found(found) => {
+                agent.met = true;
                 agent.keep_in_touch();
                 Ok((agent, *found))
             }
@@ -114,6 +117,7 @@ impl Agent {
         let said = self.complaints.lock().unwrap_or_else(PoisonError::into_inner).trim().to_owned();
         let said = said.strip_prefix("usect: ").unwrap_or(&said);
         match (said.is_empty(), status) {
+            (false, _) if self.met => format!("{}: the connection ended: {said}", self.name),
             (false, _) => format!("{}: {said}", self.name),
             (true, Some(status)) => format!("{}: the connection ended ({status})", self.name),
             (true, None) => format!("{}: no answer in {} s", self.name, PATIENCE.as_secs()),

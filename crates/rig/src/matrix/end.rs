@@ -198,7 +198,7 @@ impl Here {
     pub(super) fn watch(&mut self, receives: bool, beside: Vec<Who>) -> Result<(), Became> {
         let Link { netns, interface, index, .. } = &self.link;
         let netns = netns.as_deref();
-        let queue = queue::Watch::begin(netns, interface).map_err(loading)?;
+        let queue = queue::Watch::begin(netns, interface, *index).map_err(loading)?;
         let arrivals = || Ok::<_, RigError>(within(netns, || Arrivals::watch(*index, PORT))??);
         let arrivals = receives.then(arrivals).transpose()?;
         let mut processes: Vec<Who> = beside;
