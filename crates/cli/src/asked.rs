@@ -7,6 +7,7 @@ use std::path::Path;
 use usect_core::capture::Capture;
 use usect_core::fiber::Fiber;
 use usect_core::frame::FrameSize;
+use usect_core::matrix::Matrix;
 use usect_core::pattern::Pattern;
 use usect_core::port_name::{Engine, PortName};
 use usect_core::rate::RateSpec;
@@ -30,7 +31,10 @@ pub(crate) fn compare(args: &Compare) -> Result<Session> {
 pub(crate) fn load(file: &Path, clients: &[String]) -> Result<(Scenario, String)> {
     let path = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("the scenario {path} can't be read"))?;
-    let mut scenario = Scenario::parse(&text).map_err(|e| anyhow::anyhow!("{path}: {e}"))?;
+    let mut scenario = Scenario::parse(&text).map_err(|e| match Matrix::parse(&text) {
+        Ok(_) => anyhow::anyhow!("{path} is a matrix of settings, not a scenario: `usect matrix {path}` measures it"),
+        Err(_) => anyhow::anyhow!("{path}: {e}"),
+    })?;
     select(&mut scenario, clients)?;
     let slug = file.file_stem().and_then(|s| s.to_str()).unwrap_or("run").to_owned();
     // A capture's name is relative to that of the scenario that has it.

@@ -71,7 +71,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// The file, with what flags say of it.
 fn asked(args: &Args, path: &Path) -> Result<Matrix> {
     let text = std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))?;
-    let mut matrix = Matrix::parse(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))?;
+    let file = path.display();
+    let mut matrix = Matrix::parse(&text).map_err(|why| match Scenario::parse(&text) {
+        Ok(_) => anyhow::anyhow!("{file} is a scenario, not a matrix of settings: `usect compare {file}` measures it"),
+        Err(_) => anyhow::anyhow!("{file}: {why}"),
+    })?;
     let protocol = if args.quick { &mut matrix.quick } else { &mut matrix.protocol };
     protocol.runs = args.runs.unwrap_or(protocol.runs);
     protocol.duration_s = args.duration.unwrap_or(protocol.duration_s);

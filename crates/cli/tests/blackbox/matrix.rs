@@ -191,6 +191,11 @@ fn a_killed_matrix_leaves_nothing_that_the_next_start_does_not_put_away() {
 #[test]
 fn what_is_no_matrix_is_one_sentence() {
     let Some(world) = world() else { return };
+    let scenario = world.scenario("{ kind = \"wire\" }", "{ frame_size = 64, rate = \"1 kpps\" }", &["udp-polling"]);
+    let sentence = world.refuses(&["matrix", &scenario]);
+    assert!(sentence.contains("`usect compare"), "{sentence}");
+    let sentence = world.refuses(&["compare", &matrix(&world, "path = [\"direct\"]", 1)]);
+    assert!(sentence.contains("`usect matrix"), "{sentence}");
     let file = matrix(&world, "path = [\"wifi\"]", 1);
     for (args, said) in [
         (&["matrix"][..], "<SCENARIO>"),
