@@ -48,11 +48,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let inventory = args.inventory.as_deref().map(inventory).transpose()?;
     let _lock = alone()?;
     let stop = stop_on_signal()?;
-    let site =
-        inventory.map_or(Ok(Site::Lab), |inventory| Own::reach(inventory).map(|own| Site::Own(Box::new(own))))?;
     let mut run = match (matrix, &args.resume) {
-        (Some(matrix), _) => Run::begin(args, matrix, site, &stop)?,
-        (None, Some(folder)) => Run::again(folder, site, &stop)?,
+        (Some(matrix), _) => Run::begin(args, matrix, inventory, &stop)?,
+        (None, Some(folder)) => Run::again(folder, inventory, &stop)?,
         (None, None) => bail!("name a file, such as scenarios/datacenter.toml"),
     };
     check_programs(&run.measured.matrix)?;
@@ -62,10 +60,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let stored = run.store()?;
     session::show(&stored, run.folder.path(), args.json)?;
     if interrupted {
-        complain(format_args!("usect: go on with `usect matrix --resume {}`", run.folder.path().display()));
+        complain(format_args!("usect: go on with `usect matrix --resume {}`", run.again_with(args)));
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    run.verdict()
+    run.verdict(args)
 }
 
 /// The file, with what flags say of it.
@@ -76,7 +74,14 @@ fn asked(args: &Args, path: &Path) -> Result<Matrix> {
         Ok(_) => anyhow::anyhow!("{file} is a scenario, not a matrix of settings: `usect compare {file}` measures it"),
         Err(_) => anyhow::anyhow!("{file}: {why}"),
     })?;
+    let whole = matrix.protocol;
     let protocol = if args.quick { &mut matrix.quick } else { &mut matrix.protocol };
+    if args.quick {
+        // Never longer than what it is to be quicker than.
+        protocol.warmup_s = protocol.warmup_s.min(whole.warmup_s);
+        protocol.duration_s = protocol.duration_s.min(whole.duration_s);
+        protocol.runs = protocol.runs.min(whole.runs);
+    }
     protocol.runs = args.runs.unwrap_or(protocol.runs);
     protocol.duration_s = args.duration.unwrap_or(protocol.duration_s);
     matrix.check().map_err(anyhow::Error::msg)?;
@@ -86,6 +91,12 @@ fn asked(args: &Args, path: &Path) -> Result<Matrix> {
 fn inventory(path: &Path) -> Result<Inventory> {
     let text = std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))?;
     Inventory::parse(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))
+}
+
+/// Where a matrix is measured.
+fn site(inventory: Option<Inventory>, matrix: &Matrix) -> Result<Site> {
+    let own = inventory.map(|inventory| Own::reach(inventory, matrix)).transpose()?;
+    Ok(own.map_or(Site::Lab, |own| Site::Own(Box::new(own))))
 }
 
 /// What a run's head has besides a path, and what is known of its ends.
@@ -109,7 +120,8 @@ fn check_programs(matrix: &Matrix) -> Result<()> {
 }
 
 impl Run {
-    fn begin(args: &Args, matrix: Matrix, site: Site, stop: &Arc<AtomicBool>) -> Result<Run> {
+    fn begin(args: &Args, matrix: Matrix, inventory: Option<Inventory>, stop: &Arc<AtomicBool>) -> Result<Run> {
+        let site = site(inventory, &matrix)?;
         let (rig, mut scenario, environment, ends) = scene(&site, stop)?;
         let folder = store::create(&args.out, "matrix")?;
         scenario.title.clone_from(&matrix.title);
@@ -119,14 +131,18 @@ impl Run {
     }
 
     /// One that was interrupted, with what it has so far.
-    fn again(path: &Path, site: Site, stop: &Arc<AtomicBool>) -> Result<Run> {
+    fn again(path: &Path, inventory: Option<Inventory>, stop: &Arc<AtomicBool>) -> Result<Run> {
         let (folder, mut header, _) = store::resume(path)?;
-        let Some(measured) = header.matrix.take() else {
+        let Some(mut measured) = header.matrix.take() else {
             bail!("{} is no matrix, and others can't be gone on with here", path.display());
         };
-        if header.partial.is_none() {
-            bail!("{} was not interrupted: there is nothing to go on with", path.display());
+        let failed = |tried: &Tried| matches!(tried.became, Became::Failed(_));
+        if header.partial.is_none() && !measured.trials.iter().any(failed) {
+            bail!("{} was not interrupted, and no trial failed: there is nothing to go on with", path.display());
         }
+        // Whatever made them fail may be over.
+        measured.trials.retain(|tried| !failed(tried));
+        let site = site(inventory, &measured.matrix)?;
         let (_, _, environment, ends) = scene(&site, stop)?;
         if measured.ends != ends {
             let words = |ends: &[String]| if ends.is_empty() { "a lab".to_owned() } else { ends.join(" to ") };
@@ -150,6 +166,8 @@ impl Run {
         let all = order.len();
         let left: Vec<Turn> =
             order.into_iter().filter(|turn| !self.measured.trials.iter().any(|tried| tried.turn == *turn)).collect();
+        let all_time = time_left(self.protocol(), Duration::ZERO, 0, left.len());
+        complain(format_args!("{} trials, about {}", left.len(), HumanDuration(all_time)));
         let (bar, begun, before) = (progress::bar(!std::io::stderr().is_terminal()), Instant::now(), all - left.len());
         for (done, turn) in left.iter().enumerate() {
             if stop.load(Relaxed) {
@@ -188,13 +206,22 @@ impl Run {
         Ok(self.folder.save(self.header.clone(), &Gathered::default())?)
     }
 
+    /// What goes on with it, behind --resume.
+    fn again_with(&self, args: &Args) -> String {
+        let inventory = args.inventory.as_ref().map(|path| format!(" --inventory {}", path.display()));
+        format!("{}{}", self.folder.path().display(), inventory.unwrap_or_default())
+    }
+
     /// Whether all that could be measured was.
-    fn verdict(&self) -> Result<ExitCode> {
+    fn verdict(&self, args: &Args) -> Result<ExitCode> {
         let trials = &self.measured.trials;
         let of = |is: fn(&Became) -> bool| trials.iter().filter(|tried| is(&tried.became)).count();
         let failed = of(|became| matches!(became, Became::Failed(_)));
         if failed > 0 {
-            bail!("{failed} of {} trials failed: each says why", trials.len());
+            let (all, again) = (trials.len(), self.again_with(args));
+            bail!(
+                "{failed} of {all} trials failed, and each says why: `usect matrix --resume {again}` tries them again"
+            );
         }
         if of(|became| matches!(became, Became::Seen(_))) == 0 {
             bail!("nothing was measured: each cell says what this host lacks");

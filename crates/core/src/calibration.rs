@@ -131,6 +131,8 @@ impl Fingerprint {
     /// Of a run's environment.
     pub fn of(environment: &Environment) -> Fingerprint {
         let tells = |key: &str| {
+            // What is below is of the other host of a path.
+            let key = key.strip_prefix("far.").unwrap_or(key);
             let card = || key.rsplit('.').next().is_some_and(|last| CARD.contains(&last));
             let core = || key.starts_with("cpu.") && key.ends_with(".governor");
             HOST.contains(&key) || core() || key.starts_with("mitigations.") || key.starts_with("interface.") && card()

@@ -53,9 +53,25 @@ pub struct Effect {
     pub combinations: usize,
 }
 
+/// How closely a figure is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Resolution {
+    /// What differs by less is the same.
+    pub least: f64,
+    /// And so is what differs by less than this share of itself.
+    pub share: f64,
+}
+
+impl Resolution {
+    /// The same for all values.
+    pub const fn of(least: f64) -> Resolution {
+        Resolution { least, share: 0.0 }
+    }
+}
+
 /// The effects of factors with so many levels each: main effects, then interactions of two, in the factors' order. A level that no
-/// combination has beside the one it is seen against has no effect. `resolution` is the figure's: what differs by less is the same.
-pub fn effects(levels: &[usize], observed: &[Observed], resolution: f64) -> Vec<Effect> {
+/// combination has beside the one it is seen against has no effect. `resolution` is the figure's.
+pub fn effects(levels: &[usize], observed: &[Observed], resolution: Resolution) -> Vec<Effect> {
     let means = means(levels.len(), observed, resolution);
     let first = |factor: usize| means.keys().map(|cell| cell[factor]).min().unwrap_or(0);
     let each = || {
@@ -95,7 +111,7 @@ struct Mean {
 }
 
 /// The means of cells, without what whole repetitions have in common.
-fn means(factors: usize, observed: &[Observed], resolution: f64) -> BTreeMap<Vec<usize>, Mean> {
+fn means(factors: usize, observed: &[Observed], resolution: Resolution) -> BTreeMap<Vec<usize>, Mean> {
     let mut cells: BTreeMap<&[usize], BTreeMap<u32, f64>> = BTreeMap::new();
     for one in observed.iter().filter(|one| one.value.is_finite() && one.levels.len() == factors) {
         cells.entry(&one.levels).or_default().insert(one.repetition, one.value);
@@ -121,12 +137,13 @@ const FEWEST_CELLS: usize = 6;
 
 impl Mean {
     /// Of one value or more.
-    fn of(values: &[f64], resolution: f64) -> Mean {
+    fn of(values: &[f64], resolution: Resolution) -> Mean {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
         // A figure that is only known to so much is nowhere better known than that (a uniform distribution's variance).
-        let scatter = if values.len() > 1 { squares / (n - 1.0) } else { 0.0 }.max(resolution * resolution / 12.0);
+        let known = resolution.least.max(resolution.share * mean.abs());
+        let scatter = if values.len() > 1 { squares / (n - 1.0) } else { 0.0 }.max(known * known / 12.0);
         Mean { mean, variance: scatter / n, freedom: n - 1.0 }
     }
 }
@@ -267,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_was_planted_is_found_where_it_is() {
-        let found = effects(&TWOS, &planted(100.0, 3, 2), 0.0);
+        let found = effects(&TWOS, &planted(100.0, 3, 2), Resolution::of(0.0));
         assert_eq!(found.len(), 4 + 6);
         let first = find(&found, 0, None);
         assert!(first.significant && (first.estimate - 100.0).abs() <= first.margin.unwrap(), "{first:?}");
@@ -283,7 +300,7 @@ mod tests {
         for repetitions in [2, 3, 5] {
             let (mut accused, mut held) = (0, [0, 0]);
             for seed in 0..400 {
-                let found = effects(&TWOS, &planted(100.0, repetitions, seed), 0.0);
+                let found = effects(&TWOS, &planted(100.0, repetitions, seed), Resolution::of(0.0));
                 // The second and the third have an effect of 20 each, by their interaction.
                 accused += usize::from(found.iter().any(|e| {
                     let last = |level: Level| level.factor == 3;
@@ -306,7 +323,7 @@ mod tests {
         let mut observed = planted(100.0, 3, 7);
         // One cell was never measured, one once only.
         observed.retain(|one| one.levels != [1, 0, 0, 0] && (one.levels != [0, 1, 1, 1] || one.repetition == 2));
-        let found = effects(&TWOS, &observed, 0.0);
+        let found = effects(&TWOS, &observed, Resolution::of(0.0));
         let first = find(&found, 0, None);
         assert_eq!(first.combinations, 6);
         assert!(first.significant && (first.estimate - 100.0).abs() <= first.margin.unwrap(), "{first:?}");
@@ -317,17 +334,17 @@ mod tests {
         // Without a load there is no throughput.
         let one = |level, repetition, value| Observed { levels: vec![level], repetition, value };
         let observed = [one(1, 1, 10.0), one(1, 2, 11.0), one(2, 1, 20.0), one(2, 2, 21.0)];
-        let found = effects(&[3], &observed, 0.0);
+        let found = effects(&[3], &observed, Resolution::of(0.0));
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].of, found[0].estimate), (Level { factor: 0, level: 2, against: 1 }, 10.0));
     }
 
     #[test]
     fn without_repetitions_nothing_is_certain() {
-        let found = effects(&TWOS, &planted(100.0, 1, 7), 0.0);
+        let found = effects(&TWOS, &planted(100.0, 1, 7), Resolution::of(0.0));
         assert!(found.iter().all(|effect| effect.margin.is_none() && !effect.significant));
         assert!((find(&found, 0, None).estimate - 100.0).abs() < 30.0);
-        assert_eq!(effects(&[2], &[], 0.0), []);
+        assert_eq!(effects(&[2], &[], Resolution::of(0.0)), []);
     }
 
     #[test]
@@ -337,9 +354,9 @@ mod tests {
             move |(levels, value): &([usize; 2], f64)| Observed { levels: levels.to_vec(), repetition, value: *value }
         };
         let observed: Vec<Observed> = table.iter().map(twice(1)).chain(table.iter().map(twice(2))).collect();
-        let found = effects(&[2, 2], &observed, 0.0);
+        let found = effects(&[2, 2], &observed, Resolution::of(0.0));
         assert!(found.iter().all(|effect| effect.significant == effect.under.is_none()), "{found:?}");
-        assert!(effects(&[2, 2], &observed, 1.0).iter().all(|effect| !effect.significant));
+        assert!(effects(&[2, 2], &observed, Resolution::of(1.0)).iter().all(|effect| !effect.significant));
     }
 
     #[test]
@@ -353,7 +370,7 @@ mod tests {
             })
         };
         let observed: Vec<Observed> = one(0, [9.0, 10.0, 11.0]).chain(one(1, [11.0, 13.0, 15.0])).collect();
-        let found = effects(&[2], &observed, 0.0);
+        let found = effects(&[2], &observed, Resolution::of(0.0));
         assert_eq!(found[0].estimate, 3.0);
         // Welch: (5/3)² / ((1/3)²/2 + (4/3)²/2) = 50/17 degrees of freedom.
         let student = StudentsT::new(0.0, 1.0, 50.0 / 17.0).unwrap();
@@ -372,7 +389,7 @@ mod tests {
         #[test]
         fn any_figures_are_survived(all in proptest::collection::vec((proptest::collection::vec(0_usize..3, 3), 1_u32..4, prop_oneof![-1e12_f64..1e12, Just(f64::NAN)]), 0..60)) {
             let observed: Vec<Observed> = all.into_iter().map(|(levels, repetition, value)| Observed { levels, repetition, value }).collect();
-            for effect in effects(&[3, 3, 3], &observed, 1.0) {
+            for effect in effects(&[3, 3, 3], &observed, Resolution::of(1.0)) {
                 prop_assert!(effect.estimate.is_finite() && effect.combinations > 0);
                 prop_assert!(effect.margin.is_none_or(|margin| margin >= 0.0));
             }

@@ -157,7 +157,11 @@ impl Groups {
 
     /// The one host of a group.
     fn only(&self, group: &str) -> Result<Host, String> {
-        let [host] = self.hosts.get(group).map_or(&[][..], Vec::as_slice) else {
+        let hosts = self.hosts.get(group).map_or(&[][..], Vec::as_slice);
+        if hosts.len() > 1 {
+            return Err(format!("the group `{group}` needs one host, and has {}", hosts.join(", ")));
+        }
+        let [host] = hosts else {
             return Err(format!(
                 "the group `{group}` needs one host: write [{group}], and a line below it with the host's name"
             ));
@@ -259,7 +263,7 @@ mod tests {
         let refused = |from: &str, to: &str| Inventory::parse(&INI.replace(from, to)).unwrap_err();
         assert!(refused("ansible_connection=local ", "").contains("usect runs on the near host"));
         assert!(refused("[near]", "[nearby]").contains("the group `near` needs one host"));
-        assert!(refused("[far]", "[far]\ndelta").contains("the group `far` needs one host"));
+        assert!(refused("[far]", "[far]\ndelta").contains("needs one host, and has delta, beta"));
         assert!(refused("alpha", "alpha[1:3]").contains("several hosts"));
         assert!(refused(" usect_interface=eth1@left", "").contains("give it usect_interface="));
         assert!(refused("=lab", "=lab ansible_password=x").contains("log in with a key"));

@@ -21,6 +21,9 @@ use std::str::FromStr;
 /// Most cells: each takes the seconds of a trial, several times.
 const MOST_CELLS: usize = 5_000;
 
+/// The MTU of an interface of which nothing is said.
+const USUAL_MTU: usize = 1500;
+
 /// Longest warm-up, in seconds: iperf3's.
 const LONGEST_WARMUP_S: f64 = 60.0;
 
@@ -29,6 +32,7 @@ const LONGEST_WARMUP_S: f64 = 60.0;
 #[serde(deny_unknown_fields)]
 pub struct Matrix {
     /// One line for the reader of the report.
+    #[serde(default = "untitled")]
     pub title: String,
     /// Of the order in which cells are measured.
     #[serde(default = "one")]
@@ -48,6 +52,10 @@ pub struct Matrix {
 
 fn one() -> u64 {
     1
+}
+
+fn untitled() -> String {
+    "A matrix".into()
 }
 
 fn quick() -> Protocol {
@@ -252,7 +260,14 @@ impl Matrix {
     ///
     /// Errors: what is wrong with it, in a sentence.
     pub fn parse(text: &str) -> Result<Matrix, String> {
-        let matrix: Matrix = toml::from_str(text).map_err(|e| e.message().replace('\n', "; "))?;
+        let matrix: Matrix = toml::from_str(text).map_err(|e| {
+            let line = e.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+            format!(
+                "{}{}",
+                line.map_or(String::new(), |line| format!("line {line}: ")),
+                e.message().replace('\n', "; ")
+            )
+        })?;
         matrix.check()?;
         Ok(matrix)
     }
@@ -289,7 +304,8 @@ impl Matrix {
         for words in self.vary.offloads.iter().chain(&self.vary.coalescing) {
             if words.words().is_empty() || !words.words().len().is_multiple_of(2) {
                 return Err(format!(
-                    "{words:?}: these are pairs of a name and a value, such as `gro off` or `rx-usecs 0`"
+                    "{:?}: these are pairs of a name and a value, such as `gro off` or `rx-usecs 0`",
+                    words.text()
                 ));
             }
         }
@@ -305,6 +321,10 @@ impl Matrix {
             return Err(format!(
                 "the probe's frames of {size} bytes need an MTU of {needed}, and one of {mtu} is asked for"
             ));
+        }
+        if self.vary.mtu.is_empty() && needed > USUAL_MTU {
+            let size = self.probe.frame_size.with_fcs();
+            return Err(format!("the probe's frames of {size} bytes need an MTU of {needed}: name one under mtu"));
         }
         let cells: usize = factors.iter().map(|factor| factor.levels.len()).product();
         if cells > MOST_CELLS {
@@ -457,6 +477,7 @@ mod tests {
         assert!(refused("2 kpps", "fast").contains("rate"));
         assert!(refused("[vary]", "[vary]\nmtu = [68]").contains("MTU of 68"));
         assert!(refused("[vary]", "frame_size = 1518\n[vary]\nmtu = [1500, 576]").contains("one of 576"));
+        assert!(refused("[vary]", "frame_size = 9000\n[vary]").contains("name one under mtu"));
         assert!(refused("[probe]", "[quick]\nwarmup_s = 61\nduration_s = 1\nruns = 1\n[probe]").contains("warmup_s"));
         assert!(refused("[vary]", "[vary]\ncolour = [1]").contains("colour"));
         assert!(Matrix::parse("title = \"\"\n[vary]\n").unwrap_err().contains("no levels"));

@@ -43,14 +43,19 @@ pub struct OneWay {
     pub left_out: u64,
 }
 
-/// Splits round trips between two clocks; none where too little is known.
-pub fn split(mut exchanges: Vec<Exchange>) -> Option<OneWay> {
-    exchanges.sort_unstable_by_key(|exchange| exchange.there);
+/// Splits round trips between two clocks; none where too little is known. `beside` are others that say of the clocks what they can, and are not
+/// wanted themselves: those of a quiet path say most.
+pub fn split(wanted: &[Exchange], beside: &[Exchange]) -> Option<OneWay> {
+    let mut all: Vec<(Exchange, bool)> = wanted.iter().map(|exchange| (*exchange, true)).collect();
+    all.extend(beside.iter().map(|exchange| (*exchange, false)));
+    all.sort_unstable_by_key(|(exchange, _)| exchange.there);
     let mut apart = OneWay { forward: Histogram::default(), back: Histogram::default(), bound_ns: 0, left_out: 0 };
-    let begin = exchanges.first()?.there;
-    exchanges
-        .chunk_by(|a, b| (a.there - begin) / STEADY_NS == (b.there - begin) / STEADY_NS)
-        .for_each(|together| apart.add(together));
+    let begin = all.first()?.0.there;
+    // In equal parts: a short one at the end would say little.
+    let span = u128::from(all.last()?.0.there - begin) + 1;
+    let parts = span.div_ceil(STEADY_NS.into());
+    let part = |(exchange, _): &(Exchange, bool)| u128::from(exchange.there - begin) * parts / span;
+    all.chunk_by(|a, b| part(a) == part(b)).for_each(|together| apart.add(together));
     (apart.forward.samples() > 0).then_some(apart)
 }
 
@@ -70,19 +75,20 @@ pub fn split_by_one_clock(exchanges: &[Exchange]) -> Option<OneWay> {
 }
 
 impl OneWay {
-    /// Adds the frames of some seconds.
-    fn add(&mut self, exchanges: &[Exchange]) {
-        if exchanges.len() < FEWEST {
-            self.left_out += exchanges.len() as u64;
+    /// Adds the wanted frames of some seconds.
+    fn add(&mut self, together: &[(Exchange, bool)]) {
+        let wanted = || together.iter().filter(|(_, wanted)| *wanted).map(|(exchange, _)| exchange);
+        if together.len() < FEWEST || wanted().next().is_none() {
+            self.left_out += wanted().count() as u64;
             return;
         }
-        let Some(lead) = Lead::of(exchanges) else {
-            let (first, second) = exchanges.split_at(exchanges.len() / 2);
+        let Some(lead) = Lead::of(together.iter().map(|(exchange, _)| exchange)) else {
+            let (first, second) = together.split_at(together.len() / 2);
             self.add(first);
             return self.add(second);
         };
         self.bound_ns = self.bound_ns.max(lead.bound.ceil() as u64);
-        for exchange in exchanges {
+        for exchange in wanted() {
             let bounds = lead.from.bounds(exchange);
             let (least, most, is) = (bounds.least, bounds.most, lead.line.at(bounds.x));
             self.forward.record((most - is).max(0.0).round() as u64);
@@ -132,9 +138,9 @@ impl Origin {
 
 impl Lead {
     /// Of frames, in the order in which they were there; none where no line lies between all of their bounds.
-    fn of(exchanges: &[Exchange]) -> Option<Lead> {
-        let from = Origin(*exchanges.first()?);
-        let all: Vec<Bounds> = exchanges.iter().map(|exchange| from.bounds(exchange)).collect();
+    fn of<'a>(mut exchanges: impl Iterator<Item = &'a Exchange> + Clone) -> Option<Lead> {
+        let from = Origin(*exchanges.clone().next()?);
+        let all: Vec<Bounds> = exchanges.by_ref().map(|exchange| from.bounds(exchange)).collect();
         let end = all.last()?.x;
         // The highest and the lowest that a line of some skew can be at a moment.
         let highest =
@@ -202,7 +208,7 @@ mod tests {
         let ways: Vec<(u64, u64)> =
             (0..5_000).map(|n: u64| if n.is_multiple_of(3) { (900_000, 12_000) } else { (10_000, 12_000) }).collect();
         let OneWay { forward, back, bound_ns, left_out } =
-            split(exchanges(-77_000_000_000_000, 4.2e-5, &ways)).unwrap();
+            split(&exchanges(-77_000_000_000_000, 4.2e-5, &ways), &[]).unwrap();
         assert!(bound_ns <= 11_002 && left_out == 0, "{bound_ns}, {left_out}");
         // A bucket of a histogram is a thousandth wide.
         assert!(forward.max().abs_diff(900_000) <= bound_ns + 1_000, "{}", forward.max());
@@ -215,9 +221,23 @@ mod tests {
         let mut all = exchanges(5, 0.0, &ways[..1_000]);
         let after = exchanges(400_000_000, 0.0, &ways).split_off(1_000);
         all.extend(after);
-        let OneWay { forward, bound_ns, left_out, .. } = split(all).unwrap();
+        let OneWay { forward, bound_ns, left_out, .. } = split(&all, &[]).unwrap();
         assert!(forward.max() <= 22_100 && bound_ns <= 11_002, "{}, {bound_ns}", forward.max());
         assert!(left_out < 200 && forward.samples() + left_out == 2_000, "{left_out}");
+    }
+
+    #[test]
+    fn a_queue_that_never_empties_is_told_by_quiet_moments_beside_it() {
+        let quiet = (10_000, 12_000);
+        let ways: Vec<(u64, u64)> =
+            (0..5_000).map(|n| if (300..4_700).contains(&n) { (2_000_000, 12_000) } else { quiet }).collect();
+        let all = exchanges(33_000_000, -2e-5, &ways);
+        let beside = [&all[..300], &all[4_700..]].concat();
+        let without = split(&all[300..4_700], &[]).unwrap();
+        let with = split(&all[300..4_700], &beside).unwrap();
+        assert!(without.bound_ns > 900_000 && with.bound_ns < 13_000, "{} {}", without.bound_ns, with.bound_ns);
+        assert!(with.forward.min().abs_diff(2_000_000) <= with.bound_ns + 2_000, "{}", with.forward.min());
+        assert_eq!((with.forward.samples(), with.left_out), (4_400, 0));
     }
 
     #[test]
@@ -226,8 +246,8 @@ mod tests {
         all.push(Exchange { left: 5, there: 4, back: 6 });
         let apart = split_by_one_clock(&all).unwrap();
         assert_eq!((apart.bound_ns, apart.left_out, apart.forward.max(), apart.back.max()), (0, 1, 30, 40));
-        assert!(split(exchanges(0, 0.0, &[(1, 1); 10])).is_none(), "too few");
-        assert!(split(Vec::new()).is_none() && split_by_one_clock(&[]).is_none());
+        assert!(split(&exchanges(0, 0.0, &[(1, 1); 10]), &[]).is_none(), "too few");
+        assert!(split(&[], &[]).is_none() && split_by_one_clock(&[]).is_none());
     }
 
     proptest! {
@@ -238,7 +258,7 @@ mod tests {
             ways in proptest::collection::vec((1_000_u64..2_000_000, 1_000_u64..2_000_000), FEWEST..400),
         ) {
             let all = exchanges(ahead, skew, &ways);
-            let lead = Lead::of(&all).expect("steady clocks are explained");
+            let lead = Lead::of(all.iter()).expect("steady clocks are explained");
             for (exchange, (forward, _)) in all.iter().zip(&ways) {
                 let bounds = lead.from.bounds(exchange);
                 let found = bounds.most - lead.line.at(bounds.x);
@@ -249,7 +269,7 @@ mod tests {
         #[test]
         fn any_stamps_are_survived(all in proptest::collection::vec((any::<u64>(), any::<u64>(), any::<u64>()), 0..200)) {
             let all: Vec<Exchange> = all.into_iter().map(|(left, there, back)| Exchange { left, there, back }).collect();
-            let _ = (split_by_one_clock(&all), split(all));
+            let _ = (split_by_one_clock(&all), split(&all, &all[..all.len() / 2]));
         }
     }
 }

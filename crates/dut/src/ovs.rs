@@ -88,8 +88,14 @@ impl OpenVSwitch {
 }
 
 impl Dut for OpenVSwitch {
-    fn stop(self: Box<Self>) -> Result<Report, DutError> {
-        Ok(Report::default())
+    fn stop(mut self: Box<Self>) -> Result<Report, DutError> {
+        match self.switch.ended() {
+            None => Ok(Report::default()),
+            Some(status) => {
+                Err(LabError::Failed { command: "ovs-vswitchd".into(), why: format!("it ended by itself: {status}") }
+                    .into())
+            }
+        }
     }
 }
 

@@ -28,11 +28,18 @@ impl Change {
     /// Sets each setting to a value. What can't be read or set is refused, and the others are set all the same. `kind`, `netns` and
     /// `name` are what the change is written down under.
     ///
-    /// Errors: it can't be written down.
+    /// Errors: it can't be written down; what this process changed before could not be put back, and still can't.
     pub(crate) fn apply(
         (kind, netns, name): (&str, Option<&str>, &str),
         wanted: &[(Setting, String)],
     ) -> Result<(Change, Vec<Outcome>), LabError> {
+        if let Some(kept) = settings::kept(kind, netns, name)? {
+            let before: Vec<(Setting, String)> = serde_json::from_str(&kept).unwrap_or_default();
+            let failed = put_back(&before);
+            if !failed.is_empty() {
+                return Err(LabError::Failed { command: format!("putting back {name}"), why: failed.join("; ") });
+            }
+        }
         let read: Vec<Result<String, String>> = wanted.iter().map(|(setting, _)| setting.read()).collect();
         let differs = |((setting, value), before): (&(Setting, String), &Result<String, String>)| {
             before.as_ref().ok().filter(|before| *before != value).map(|before| (setting.clone(), before.clone()))
@@ -75,7 +82,8 @@ impl Drop for Change {
 
 /// Puts settings back, the last first, and once more what another one stood in the way of; what is gone needs nothing.
 fn put_back(before: &[(Setting, String)]) -> Vec<String> {
-    let differs = |(setting, value): &&(Setting, String)| setting.read().is_ok_and(|now| now != *value);
+    let differs =
+        |(setting, value): &&(Setting, String)| setting.read().map_or_else(|_| setting.is_there(), |now| now != *value);
     let mut failed = Vec::new();
     for _ in 0..2 {
         let left: Vec<&(Setting, String)> = before.iter().rev().filter(differs).collect();
@@ -86,7 +94,7 @@ fn put_back(before: &[(Setting, String)]) -> Vec<String> {
             .zip(written)
             .filter_map(|((setting, value), written)| {
                 let why = written.err().unwrap_or_else(|| "it reads as something else".into());
-                let same = setting.read().map_or(true, |now| now == *value);
+                let same = setting.read().map_or_else(|_| !setting.is_there(), |now| now == *value);
                 (!same).then(|| format!("{setting} can't be set to {value} again: {why}"))
             })
             .collect();

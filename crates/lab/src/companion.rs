@@ -81,12 +81,16 @@ impl Companion {
         self.child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 
-    /// What it printed, and the last line that it complained with, once it has ended; at that time it is ended.
+    /// What it printed, and the line that it complained with, once it has ended: the first one that tells of an error, or the last. At that
+    /// time it is ended.
     pub fn output(mut self, due: Instant) -> (String, Option<String>) {
         self.wait(due.saturating_duration_since(Instant::now()));
         self.end();
         let text = |output: Option<Output>| output.map_or(String::new(), Output::so_far);
-        let complaint = text(self.complaints.take()).lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned);
+        let complaints = text(self.complaints.take());
+        let mut lines = complaints.lines().filter(|line| !line.trim().is_empty());
+        let complaint =
+            lines.clone().find(|line| line.contains("error")).or_else(|| lines.next_back()).map(str::to_owned);
         (text(self.output.take()), complaint)
     }
 

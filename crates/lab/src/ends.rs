@@ -15,7 +15,7 @@ const NO_SUCH_KIND: &str = "qdisc kind is unknown";
 /// An interface that was set up; dropping this puts it back.
 #[derive(Debug)]
 pub struct Setup {
-    _change: Change,
+    change: Change,
 }
 
 impl Setup {
@@ -37,15 +37,26 @@ impl Setup {
                 return Err(refused(setting, value, &why));
             }
         }
-        // Some features follow others: TSO goes when checksums are no longer left to the card.
-        let features =
-            wanted.iter().filter(|(setting, _)| matches!(setting, Setting::Interface { of: Of::Feature(_), .. }));
-        for (setting, value) in features {
-            if setting.read().is_ok_and(|now| now != *value) {
-                return Err(Became::Unavailable(format!("{setting} doesn't stay {value}")));
+        // Some features follow others: TSO goes when checksums are no longer left to the card. And drivers round times.
+        let told = |of: &Of| matches!(of, Of::Feature(_) | Of::Coalescing(_));
+        let told = wanted.iter().filter(|(setting, _)| matches!(setting, Setting::Interface { of, .. } if told(of)));
+        for (setting, value) in told {
+            let Setting::Interface { netns, interface, of } = setting else { continue };
+            if let Some(member) = of.in_name_only(netns.as_deref(), interface).filter(|_| value == "on") {
+                return Err(Became::Unavailable(format!(
+                    "{setting} is on in name only: {member} stays off, since something that it needs is off (tso needs tx and sg)"
+                )));
+            }
+            if let Some(now) = setting.read().ok().filter(|now| now != value) {
+                return Err(Became::Unavailable(format!("{setting} doesn't stay {value}: it is {now}")));
             }
         }
-        Ok(Setup { _change: change })
+        Ok(Setup { change })
+    }
+
+    /// Puts it back. What can't be is told, one sentence each, and left to the next start.
+    pub fn put_back(self) -> Vec<String> {
+        self.change.restore()
     }
 }
 
@@ -134,9 +145,11 @@ mod tests {
         assert!(why.contains("of its own (pfifo"), "{why}");
         drop(setup);
         assert_eq!(all(), before);
-        for (vary, said) in
-            [("offloads = [\"lro on\"]", "lro of t0 can't be on"), ("coalescing = [\"rx-usecs 0\"]", "rx-usecs of t0")]
-        {
+        for (vary, said) in [
+            ("offloads = [\"tx off tso on\"]", "tx-tcp-segmentation stays off"),
+            ("offloads = [\"lro on\"]", "lro of t0 can't be on"),
+            ("coalescing = [\"rx-usecs 0\"]", "rx-usecs of t0"),
+        ] {
             let result = as_said(vary);
             let Err(Became::Unavailable(why)) = result else { panic!("{vary}: {result:?}") };
             assert!(why.contains(said), "{why}");

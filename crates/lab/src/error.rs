@@ -121,6 +121,24 @@ pub enum LabError {
         /// The system's reason.
         source: io::Error,
     },
+    /// An interface without an IPv4 address where one is needed.
+    #[error("{interface} has no IPv4 address, which load and probes need: `ip addr add` gives it one")]
+    NoAddress {
+        /// Which.
+        interface: String,
+    },
+    /// What is sent to an address takes another interface.
+    #[error(
+        "what is sent to {to} leaves by {dev}, not by {interface}: give both ends addresses of a network of their own, or, on one host, namespaces of their own"
+    )]
+    OtherWay {
+        /// The one that it should leave by.
+        interface: String,
+        /// Where to.
+        to: std::net::Ipv4Addr,
+        /// The one that it leaves by.
+        dev: String,
+    },
     /// Another measurement is running.
     #[error("{holder} is measuring on this host, and two at once would disturb each other: wait for it or stop it")]
     Locked {

@@ -33,7 +33,7 @@ pub mod tune;
 
 pub use error::LabError;
 pub use lab::{Lab, LabInfo, TapLinks, down, list, recover};
-pub use link::{Link, cards, line_bits, link, named, receive_queues};
+pub use link::{Link, cards, check_route, line_bits, link, named, receive_queues};
 pub use lock::{Lock, lock};
 pub use netns::{netns_inum, within};
 pub use program::run;

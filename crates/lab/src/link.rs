@@ -81,6 +81,27 @@ pub fn named(name: &str) -> Result<Link, LabError> {
     link(netns, interface)
 }
 
+/// What the kernel says of the way to an address.
+#[derive(Debug, Deserialize)]
+struct Routed {
+    dev: String,
+}
+
+/// Fails where what is sent to an address from the interface's own doesn't leave by it.
+pub fn check_route(link: &Link, to: Ipv4Addr) -> Result<(), LabError> {
+    let Link { netns, interface, address, .. } = link;
+    let own = address.ok_or_else(|| LabError::NoAddress { interface: interface.clone() })?;
+    let (to_text, from) = (to.to_string(), own.to_string());
+    let text = run(netns.as_deref(), "ip", &["-json", "route", "get", &to_text, "from", &from])?;
+    let output = |why: String| LabError::Output { command: "ip -json route get".to_owned(), why };
+    let routes: Vec<Routed> = serde_json::from_str(&text).map_err(|e| output(e.to_string()))?;
+    match routes.first() {
+        Some(route) if route.dev == *interface => Ok(()),
+        Some(Routed { dev }) => Err(LabError::OtherWay { interface: interface.clone(), to, dev: dev.clone() }),
+        None => Err(output("no route".into())),
+    }
+}
+
 /// The interfaces of this namespace that are cards of the host's.
 pub fn cards() -> Result<Vec<Link>, LabError> {
     let links = shown(None)?;

@@ -5,6 +5,7 @@ mod interface;
 use crate::audit;
 use crate::auditing;
 use crate::cpuset;
+use crate::link::link;
 use crate::processes::{Process, numbers};
 use crate::program::run;
 use serde::{Deserialize, Serialize};
@@ -86,6 +87,18 @@ impl Setting {
                 _ => Err("it is gone".into()),
             },
             Setting::Others(others) => others.read(),
+        }
+    }
+
+    /// Whether what has it is there at all, so that not to be able to read it is an error.
+    pub(crate) fn is_there(&self) -> bool {
+        match self {
+            Setting::File { path, netns } => match netns {
+                None => path.exists(),
+                Some(netns) => within_sysfs(netns, "test -e \"$0\"", &path.display().to_string(), "").is_ok(),
+            },
+            Setting::Interface { netns, interface, .. } => link(netns.as_deref(), interface).is_ok(),
+            Setting::Audit | Setting::Process { .. } | Setting::Others(_) => false,
         }
     }
 

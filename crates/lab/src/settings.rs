@@ -97,6 +97,15 @@ fn stale_in(state: &State, setting: &str) -> Result<Vec<Stale>, LabError> {
     Ok(all)
 }
 
+/// What a setting of an interface was before this process changed it and could not put it back.
+pub(crate) fn kept(setting: &str, netns: Option<&str>, interface: &str) -> Result<Option<String>, LabError> {
+    let own = |stale: &Stale| {
+        let Entry { netns: its_netns, interface: its, owner, .. } = &stale.entry;
+        owner.pid == Owner::current().pid && owner.alive() && its_netns.as_deref() == netns && its == interface
+    };
+    Ok(all_in(&State::from_env(), setting)?.into_iter().find(own).map(|stale| stale.entry.value))
+}
+
 /// The process that holds a setting of a kind, if one does.
 pub(crate) fn holder(setting: &str) -> Result<Option<u32>, LabError> {
     let all = all_in(&State::from_env(), setting)?;

@@ -13,6 +13,8 @@ const PROGRAM: &str = "iperf3";
 pub const PORT: u16 = 5201;
 /// How long a server may take to listen.
 const LISTENS: Duration = Duration::from_secs(5);
+/// The share of a rate that a sender has to come to.
+const OFFERED: f64 = 0.95;
 /// How much longer than it was told a client may go on.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -26,9 +28,10 @@ impl Server {
     pub fn start(netns: Option<&str>, address: Ipv4Addr) -> Result<Server, LoadError> {
         let said = |why: String| LoadError::Said { program: PROGRAM, why };
         if listens(netns, address)? {
-            return Err(said(format!("somebody else listens on {address}:{PORT}")));
+            return Err(said(format!("somebody else listens on {address}:{PORT}, or on that port everywhere")));
         }
-        let args = ["-s", "-B", &address.to_string(), "-p", &PORT.to_string()];
+        // What it counts, its client asks it for.
+        let args = ["-s", "-J", "-B", &address.to_string(), "-p", &PORT.to_string()];
         let mut running = Companion::start(netns, PROGRAM, &args)?;
         let begun = Instant::now();
         while running.ended().is_none() && begun.elapsed() < LISTENS {
@@ -37,7 +40,9 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        let (_, complaint) = running.output(Instant::now());
+        let (printed, complaint) = running.output(Instant::now());
+        let report: Option<Report> = serde_json::from_str(&printed).ok();
+        let complaint = report.and_then(|report| report.error).or(complaint);
         Err(said(complaint.unwrap_or_else(|| format!("no server listens on {address}:{PORT}"))))
     }
 
@@ -52,9 +57,10 @@ fn listens(netns: Option<&str>, address: Ipv4Addr) -> Result<bool, LoadError> {
     let sockets = within(netns, || std::fs::read_to_string("/proc/thread-self/net/tcp"))?.unwrap_or_default();
     // An address is a number in the host's order, in hexadecimal; 0A is LISTEN.
     let wanted = format!("{:08X}:{PORT:04X}", u32::from_ne_bytes(address.octets()));
+    let anywhere = format!("{:08X}:{PORT:04X}", 0);
     Ok(sockets.lines().any(|line| {
         let mut fields = line.split_whitespace().skip(1);
-        fields.next() == Some(&wanted[..]) && fields.nth(1) == Some("0A")
+        fields.next().is_some_and(|at| [&wanted[..], &anywhere].contains(&at)) && fields.nth(1) == Some("0A")
     }))
 }
 
@@ -94,7 +100,8 @@ impl Client {
         if let Transport::Udp(bits) = transport {
             // Its rate is that of each flow.
             rate = (bits / u64::from(flows)).max(1).to_string();
-            args.extend(["-u", "-b", &rate]);
+            // What its report says of losses on its own has those of the warm-up in it (3.12).
+            args.extend(["-u", "-b", &rate, "--get-server-output"]);
         }
         if back {
             args.push("-R");
@@ -130,14 +137,49 @@ impl Client {
 struct Report {
     error: Option<String>,
     #[serde(default)]
+    intervals: Vec<Interval>,
+    #[serde(default)]
     end: End,
+    /// Of the other end.
+    server_output_json: Option<Box<Report>>,
+}
+
+#[derive(Deserialize)]
+struct Interval {
+    sum: Count,
+}
+
+/// What was counted in an interval; only a receiver knows what was lost.
+#[derive(Deserialize)]
+struct Count {
+    /// Whether it belongs to the warm-up.
+    #[serde(default)]
+    omitted: bool,
+    packets: Option<u64>,
+    lost_packets: Option<i64>,
+}
+
+impl Report {
+    /// Datagrams of the measured part, those that were lost among them, and how many those are; as its receiver counted them.
+    fn datagrams(&self) -> Option<(u64, u64)> {
+        let counted = |report: &Report| {
+            let measured = report.intervals.iter().map(|interval| &interval.sum).filter(|sum| !sum.omitted);
+            let known: Option<Vec<(u64, i64)>> = measured.map(|sum| Some((sum.packets?, sum.lost_packets?))).collect();
+            let known = known.filter(|known| !known.is_empty())?;
+            let all = known.iter().fold((0_u64, 0_i64), |(packets, lost), one| {
+                (packets.saturating_add(one.0), lost.saturating_add(one.1))
+            });
+            // One that comes late is counted as less than none.
+            Some((all.0, all.1.max(0) as u64))
+        };
+        counted(self).or_else(|| counted(self.server_output_json.as_deref()?))
+    }
 }
 
 #[derive(Default, Deserialize)]
 struct End {
     #[serde(default)]
     streams: Vec<Stream>,
-    sum: Option<Sum>,
     sum_sent: Option<Sum>,
     sum_received: Option<Sum>,
 }
@@ -157,8 +199,6 @@ struct Sum {
     /// `null` where nothing was counted: it divided by a time of 0.
     bits_per_second: Option<f64>,
     retransmits: Option<u64>,
-    packets: Option<u64>,
-    lost_packets: Option<i64>,
 }
 
 fn parse(printed: &str, transport: Transport) -> Result<Loaded, LoadError> {
@@ -170,10 +210,12 @@ fn parse(printed: &str, transport: Transport) -> Result<Loaded, LoadError> {
     if let Some(why) = report.error {
         return Err(LoadError::Said { program: PROGRAM, why });
     }
-    let End { streams, sum, sum_sent, sum_received } = report.end;
-    let received = sum_received.as_ref().or(sum.as_ref());
-    let rate = received.and_then(|sum| sum.bits_per_second);
-    let bits_per_second = rate.ok_or_else(|| unreadable("it has no sum".into()))?;
+    let datagrams = report.datagrams();
+    let End { streams, sum_sent, sum_received } = report.end;
+    // The plain sum of UDP is what was sent.
+    let rate = sum_received.and_then(|sum| sum.bits_per_second);
+    let bits_per_second = rate
+        .ok_or_else(|| unreadable("it has no sum of what was received: use iperf3 3.7 or newer at both ends".into()))?;
     Ok(match transport {
         Transport::Tcp => {
             let rtts: Vec<f64> = streams.iter().filter_map(|stream| stream.sender.as_ref()?.mean_rtt).collect();
@@ -186,12 +228,14 @@ fn parse(printed: &str, transport: Transport) -> Result<Loaded, LoadError> {
                 ..Loaded::default()
             }
         }
-        Transport::Udp(_) => {
-            let lost = sum.as_ref().or(received).and_then(|sum| sum.lost_packets);
+        Transport::Udp(asked) => {
+            let (datagrams, lost) = datagrams.ok_or_else(|| unreadable("nobody tells what was lost".into()))?;
+            let sent = sum_sent.and_then(|sum| sum.bits_per_second).unwrap_or(0.0);
             Loaded {
                 bits_per_second,
-                datagrams: sum_sent.as_ref().or(sum.as_ref()).and_then(|sum| sum.packets),
-                lost: lost.map(|lost| lost.max(0) as u64),
+                datagrams: Some(datagrams),
+                lost: Some(lost),
+                short_of_bits_per_second: Some(asked as f64).filter(|asked| sent < OFFERED * asked),
                 ..Loaded::default()
             }
         }
@@ -206,8 +250,12 @@ mod tests {
     const TCP: &str = r#"{"start": {}, "intervals": [], "end": {
         "streams": [{"sender": {"mean_rtt": 50, "retransmits": 3}, "receiver": {}}, {"sender": {"mean_rtt": 70}, "receiver": {}}],
         "sum_sent": {"bits_per_second": 100.0, "retransmits": 19}, "sum_received": {"bits_per_second": 90.0}}}"#;
-    const UDP: &str = r#"{"end": {"streams": [{"udp": {}}], "sum": {"bits_per_second": 500.0, "packets": 40, "lost_packets": 4},
-        "sum_sent": {"bits_per_second": 500.0, "packets": 40, "lost_packets": 0}, "sum_received": {"bits_per_second": 450.0, "lost_packets": 4}}}"#;
+    /// The client's own sum counts losses of the warm-up.
+    const UDP: &str = r#"{"intervals": [{"sum": {"omitted": true, "packets": 30}}, {"sum": {"omitted": false, "packets": 40}}],
+        "end": {"streams": [{"udp": {}}], "sum_sent": {"bits_per_second": 500.0, "packets": 40, "lost_packets": 0},
+        "sum_received": {"bits_per_second": 450.0, "packets": 40, "lost_packets": 34}},
+        "server_output_json": {"intervals": [{"sum": {"omitted": true, "packets": 30, "lost_packets": 30}},
+        {"sum": {"omitted": false, "packets": 22, "lost_packets": 5}}, {"sum": {"omitted": false, "packets": 19, "lost_packets": -1}}]}}"#;
 
     #[test]
     fn reports_are_read() {
@@ -215,7 +263,11 @@ mod tests {
         let expected = Loaded { bits_per_second: 90.0, retransmits: Some(19), rtt_us: Some(60.0), ..Loaded::default() };
         assert_eq!(tcp, expected);
         let udp = parse(UDP, Transport::Udp(500)).unwrap();
-        assert_eq!((udp.bits_per_second, udp.datagrams, udp.lost), (450.0, Some(40), Some(4)));
+        assert_eq!((udp.bits_per_second, udp.datagrams, udp.lost), (450.0, Some(41), Some(4)));
+        assert_eq!(udp.short_of_bits_per_second, None);
+        assert_eq!(parse(UDP, Transport::Udp(600)).unwrap().short_of_bits_per_second, Some(600.0));
+        let unknown = parse(&UDP.replace("lost_packets", "gone"), Transport::Udp(500)).unwrap_err().to_string();
+        assert!(unknown.contains("nobody tells"), "{unknown}");
     }
 
     #[test]

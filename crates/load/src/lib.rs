@@ -16,7 +16,7 @@ pub enum LoadError {
     #[error(transparent)]
     Lab(#[from] LabError),
     /// A program said that it failed.
-    #[error("{program}: {why}")]
+    #[error("{program}: {}", .why.strip_prefix(program).and_then(|why| why.strip_prefix(": ")).unwrap_or(.why))]
     Said {
         /// Which.
         program: &'static str,

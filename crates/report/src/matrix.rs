@@ -7,13 +7,13 @@ use usect_core::matrix::{Became, Measured, Moved, RESPONSES, Response, WAYS};
 use usect_core::stats::Bounded;
 
 /// The figures that stand in the table, by their places in [`RESPONSES`], and their columns' names.
-const SHOWN: [(usize, &str); 6] =
-    [(0, "probe p50"), (1, "p99"), (2, "ping"), (3, "Mbit/s"), (4, "CPU 1st"), (5, "CPU 2nd")];
+const SHOWN: [(usize, &str); 7] =
+    [(0, "probe p50"), (1, "p99"), (11, "lost %"), (2, "ping"), (3, "Mbit/s"), (4, "CPU 1st"), (5, "CPU 2nd")];
 
 /// What the columns mean.
-pub(crate) const READING: &str = "probe: median and 99th percentile of a light flow of usect's, there and back beside the load, µs; ping: the mean of its echoes, µs; Mbit/s: \
+pub(crate) const READING: &str = "probe: median and 99th percentile of a light flow of usect's, there and back beside the load, µs, of those that came back; lost: the others; ping: the mean of its echoes, µs; Mbit/s: \
     the load's throughput at its receiver; CPU: what iperf3 worked at the first and the second end, % of a core. Means over the repetitions; the \
-    interval covers the mean in 95 of 100 repetitions of the whole. n/a: not measured, or too few samples.";
+    interval, cut at 0, covers the mean in 95 of 100 repetitions of the whole; of two repetitions it is wide. n/a: not measured, or too few samples.";
 
 /// What the columns of the two ways mean.
 pub(crate) const WAYS_READING: &str = "The probe's way there and its way back, µs: from when it left to when the program at the other end had it, and from then on to when it was \
@@ -22,7 +22,8 @@ pub(crate) const WAYS_READING: &str = "The probe's way there and its way back, �
 
 /// What the list of effects means.
 pub(crate) const MOVES: &str = "A difference of means over all combinations of the other settings, with its 95% interval. Told here is what is no noise: a false alarm \
-    among all effects on a figure has a probability of 5% (Holm). Under: how the difference differs under another setting.";
+    among all effects on a figure has a probability of 5% (Holm). Under: how the difference differs under another setting; where that is as large as the difference itself, no single \
+    combination need have it: look at the cells.";
 
 /// Names of the table's columns.
 pub(crate) fn heads() -> impl Iterator<Item = String> {
@@ -125,7 +126,7 @@ pub(crate) fn told(measured: &Measured) -> Vec<&Moved> {
 pub(crate) fn nothing(measured: &Measured) -> &'static str {
     match measured.moved.iter().any(|moved| moved.margin.is_some()) {
         true => "no setting moves any figure by more than noise",
-        false => "without repetitions nothing tells what is noise: --runs 2 and more",
+        false => "nothing tells yet what is noise: that takes two trials of each combination, and several are better",
     }
 }
 

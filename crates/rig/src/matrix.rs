@@ -2,17 +2,18 @@
 //! it, and what all of that costs (paper 004 §2).
 
 mod agent;
+mod apart;
 mod between;
 mod end;
 mod site;
 
 use crate::path::{RUN_LAB, RX_PORT, TX_PORT};
-use crate::{Progress, Rig, RigError};
+use crate::{Progress, Rig, RigError, Standing};
+use apart::{Known, Picked, quiet, split};
 use between::Between;
-use end::{Answer, End, Here, Order, Passed, Reflect, Told, loading};
+use end::{Answer, End, Here, Order, Passed, Told, loading};
 pub use site::{Own, Site, serve};
 use site::{done, unexpected};
-use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,9 +21,9 @@ use std::time::{Duration, Instant};
 use usect_core::matrix::{
     Apart, Became, Direction, Distribution, FIRST_END, Load, Loaded, Matrix, Pinged, Probed, Seen, Settings, Way,
 };
-use usect_core::one_way::{self, Exchange};
+use usect_core::measurement::Measurement;
 use usect_core::scenario::{CoreSpec, Mode, Protocol, Scenario, TrafficSpec};
-use usect_core::trial::{Tagged, Traffic, Trial, TrialResult};
+use usect_core::trial::{Traffic, Trial};
 use usect_dut::DutError;
 use usect_lab::{Lab, LabError, audit};
 use usect_load::LoadError;
@@ -35,8 +36,8 @@ pub const PROGRAMS: [&str; 2] = ["iperf3", "ping"];
 /// Nothing is watched so shortly before the end: those who load may be gone already.
 const BEFORE_THE_END: Duration = Duration::from_millis(100);
 const BLINK: Duration = Duration::from_millis(20);
-/// Probes whose two ways are told apart, of a trial; every so manieth of more.
-const APART: u64 = 100_000;
+/// How long a path may take to come back after it was set up.
+const COMES_BACK: Duration = Duration::from_secs(20);
 
 /// A trial that is to be made.
 #[derive(Debug, Clone, Copy)]
@@ -51,12 +52,12 @@ pub struct Cell<'a> {
 
 /// The two ends of a trial, set up.
 struct Ends<'a> {
-    near: Here,
+    near: &'a mut Here,
     far: &'a mut End,
     /// The far one's.
     address: Ipv4Addr,
     /// The far one's host, where it is another.
-    other_host: Option<String>,
+    other_host: Option<&'a str>,
     /// Processes that stand between.
     between: Vec<Who>,
 }
@@ -65,8 +66,6 @@ struct Ends<'a> {
 struct Beside {
     ping: Pinged,
     load: Option<Loaded>,
-    near: Told,
-    far: Told,
 }
 
 impl Cell<'_> {
@@ -89,21 +88,21 @@ impl Cell<'_> {
     fn in_lab(
         self,
         settings: &Settings,
-        stop: &Arc<AtomicBool>,
+        stop: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Seen, Became> {
         let mtu = settings.mtu.unwrap_or(1500);
         let lab = Lab::up(RUN_LAB, Between::shape(settings.path), mtu.into()).map_err(RigError::from)?;
-        // A delay line passes on frames as they are, and their checksums have to be in them.
-        if !matches!(settings.path, Way::Spool(_)) {
+        // A delay line passes on frames as they are, and their checksums have to be in them: in all cells alike.
+        if !self.matrix.vary.path.iter().any(|way| matches!(way, Way::Spool(_))) {
             lab.leave_to_cards().map_err(RigError::from)?;
         }
-        let (mut near, mut far) = (Here::at(lab.tx().clone(), Some(site::BOTH)), Here::at(lab.rx().clone(), None));
-        near.set_up(settings)?;
-        far.set_up(settings)?;
-        let between = Between::start(&lab, settings.path, self.matrix)?;
+        let mut near = Here::at(lab.tx().clone(), Some(site::BOTH));
+        let far = Here::at(lab.rx().clone(), None);
         let (address, mut far) = (far.address()?, End::Here(Box::new(far)));
-        let ends = Ends { near, far: &mut far, address, other_host: None, between: between.processes() };
+        set_up(&mut near, &mut far, settings)?;
+        let between = Between::start(&lab, settings.path, self.matrix)?;
+        let ends = Ends { near: &mut near, far: &mut far, address, other_host: None, between: between.processes() };
         let mut seen = self.seen(ends, settings, stop, progress)?;
         seen.notes.splice(0..0, between.notes());
         between.stop()?;
@@ -114,20 +113,22 @@ impl Cell<'_> {
         self,
         own: &mut Own,
         settings: &Settings,
-        stop: &Arc<AtomicBool>,
+        stop: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Seen, Became> {
         let other_host = own.other_host().map(str::to_owned);
-        let (mut near, address, far) = own.ends_for(settings.path)?;
-        near.set_up(settings)?;
-        let set_up = far.ask(Order::SetUp(settings.clone())).and_then(done);
-        let seen = set_up.and_then(|()| {
-            let ends = Ends { near, far: &mut *far, address, other_host, between: Vec::new() };
+        let (mut near, far, address) = own.ends_for(settings.path)?;
+        let seen = set_up(&mut near, far, settings).and_then(|()| {
+            let other_host = other_host.as_deref();
+            let ends = Ends { near: &mut near, far: &mut *far, address, other_host, between: Vec::new() };
             self.seen(ends, settings, stop, progress)
         });
-        let cleared = far.ask(Order::Clear).and_then(done);
-        let seen = seen?;
-        cleared.map(|()| seen)
+        let mut cleared = near.obey(Order::Clear).and_then(done);
+        // One that is gone puts back by itself.
+        if !far.is_gone() {
+            cleared = both(cleared, far.ask(Order::Clear).and_then(done));
+        }
+        both(seen, cleared)
     }
 
     /// Measures the light flow, and watches everything else meanwhile.
@@ -135,40 +136,61 @@ impl Cell<'_> {
         self,
         ends: Ends<'_>,
         settings: &Settings,
-        stop: &Arc<AtomicBool>,
+        stop: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Seen, Became> {
-        let Ends { mut near, far, address, other_host, between } = ends;
-        let probe = self.probe(&near, address)?;
-        let mut rig = Rig::new(&probe, stop.clone())?;
+        let Ends { near, far, address, other_host, between } = ends;
+        await_path(near, address, stop)?;
+        let probe = self.probe(near, address)?;
+        // Ends the probes for the user, and where something else of the trial went wrong.
+        let halt: Arc<AtomicBool> = Arc::default();
+        let rig = Rig::new(&probe, halt.clone())?;
         let mut traffic = Traffic::of(&probe.traffic, &self.protocol);
-        let every = traffic.frames.div_ceil(APART).max(1);
-        traffic.tagged = Some(Tagged { from: 0, every });
-        let from = traffic.warmup_frames as u32;
-        far.ask(Order::Reflect(Reflect {
-            port: RX_PORT,
-            to: SocketAddrV4::new(near.address()?, TX_PORT),
-            from,
-            every: every as u32,
-            most: APART as usize,
-        }))
-        .and_then(done)?;
-        let load = self.load(settings, &near, far, address)?;
-        let (over, trial) = (AtomicBool::new(false), Trial::once(probe.clients[0].clone(), traffic));
-        let watch = Watch { cell: self, settings, address, between, over: &over };
-        let (result, beside) = std::thread::scope(|scope| {
-            let watching = scope.spawn(|| watch.until_over(&mut near, far, load));
-            let result = rig.run(&trial, progress);
-            over.store(true, Relaxed);
-            (result, watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        });
-        let passed = match far.ask(Order::Recall)? {
-            Answer::Passed(passed) => passed,
-            other => return Err(unexpected(&other)),
+        let picked = Picked::of(&mut traffic);
+        let trial = Trial::once(probe.clients[0].clone(), traffic);
+        let mut path = rig.open(&trial)?;
+        let to = SocketAddrV4::new(near.address()?, TX_PORT);
+        // What two clocks say of each other, they say best while the path is quiet.
+        let mut beside_it = Vec::new();
+        if other_host.is_some() {
+            beside_it.push(quiet(&mut path, far, to, &trial.traffic)?);
+        }
+        far.ask(Order::Reflect(picked.reflect(to))).and_then(done)?;
+        let receives = |direction| settings.load != Load::None && settings.direction == direction;
+        near.obey(Order::Prepare { receives: receives(Direction::Back) }).and_then(done)?;
+        far.ask(Order::Prepare { receives: receives(Direction::Forward) }).and_then(done)?;
+        let load = self.load(settings, near, far, address)?;
+        let watch = Watch { cell: self, address, between, over: &AtomicBool::new(false) };
+        let (measured, beside) = at_once(
+            &mut path,
+            &trial.traffic,
+            (near, far, load),
+            watch,
+            &mut |now| {
+                if stop.load(Relaxed) {
+                    halt.store(true, Relaxed);
+                }
+                progress(now);
+            },
+            &halt,
+        );
+        let (mut measured, beside) = match (measured, beside) {
+            // What came of the probes then came of that.
+            (_, Err(why)) if far.is_gone() => return Err(why),
+            (measured, beside) => (measured?, beside?),
         };
-        let (result, beside) = (result?, beside?);
-        let apart = split(&rig, &result, &passed, (from, every), other_host.is_none());
-        Ok(beside.with(result, apart, other_host.as_deref()))
+        let (near_told, (far_told, passed)) = (near.tell()?, told(far)?);
+        if measured.counts.received == 0 {
+            return Err(Became::Failed(format!(
+                "no probe came back: is UDP port {RX_PORT} of {address} open, and {TX_PORT} here?"
+            )));
+        }
+        let known = Known { tagged: std::mem::take(&mut measured.tagged), passed, picked };
+        if other_host.is_some() {
+            beside_it.push(quiet(&mut path, far, to, &trial.traffic)?);
+        }
+        let apart = split(&known, &beside_it, rig.clock.rate());
+        Ok(beside.with(measured, apart, (near_told, far_told), other_host))
     }
 
     /// Starts the load; its warm-up begins with it.
@@ -181,7 +203,8 @@ impl Cell<'_> {
             transport,
             flows,
             back: settings.direction == Direction::Back,
-            seconds: whole(duration_s),
+            // Longer than the probes.
+            seconds: whole(duration_s) + 1,
             warmup: whole(warmup_s),
         };
         far.ask(Order::Serve).and_then(done)?;
@@ -208,10 +231,72 @@ impl Cell<'_> {
     }
 }
 
-/// What is to be watched, and when.
+/// Sets both ends up.
+fn set_up(near: &mut Here, far: &mut End, settings: &Settings) -> Result<(), Became> {
+    near.obey(Order::SetUp(settings.clone())).and_then(done)?;
+    far.ask(Order::SetUp(settings.clone())).and_then(done)
+}
+
+/// What came of two things of which either may have failed.
+fn both<T>(first: Result<T, Became>, second: Result<(), Became>) -> Result<T, Became> {
+    match (first, second) {
+        (first, Ok(())) => first,
+        (Ok(_), Err(why)) => Err(why),
+        (Err(Became::Failed(first) | Became::Unavailable(first)), Err(Became::Failed(second))) => {
+            Err(Became::Failed(format!("{first}; and {second}")))
+        }
+        (Err(first), Err(_)) => Err(first),
+    }
+}
+
+/// Waits until the far end answers: a card that was set up may take its link away for seconds.
+fn await_path(near: &Here, address: Ipv4Addr, stop: &AtomicBool) -> Result<(), Became> {
+    let begun = Instant::now();
+    while begun.elapsed() < COMES_BACK && !stop.load(Relaxed) {
+        let echo = Ping::start(near.link.netns.as_deref(), address, Duration::from_millis(200), 1).map_err(loading)?;
+        if !echo.end().map_err(loading)?.rtts_ns.is_empty() {
+            return Ok(());
+        }
+    }
+    Err(Became::Failed(format!("{address} answers no echo within {} s of setting up", COMES_BACK.as_secs())))
+}
+
+/// Sends the probes, and watches everything else meanwhile; where that can't be, `halt` ends them.
+fn at_once(
+    path: &mut Standing<'_>,
+    probes: &Traffic,
+    (near, far, load): (&mut Here, &mut End, Option<Client>),
+    watch: Watch<'_>,
+    progress: &mut dyn FnMut(&Progress),
+    halt: &AtomicBool,
+) -> (Result<Measurement, RigError>, Result<Beside, Became>) {
+    let over = watch.over;
+    std::thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let beside = watch.until_over(near, far, load);
+            // Without it, what the probes find says nothing.
+            if beside.is_err() {
+                halt.store(true, Relaxed);
+            }
+            beside
+        });
+        let measured = path.again(probes, progress);
+        over.store(true, Relaxed);
+        (measured, watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
+/// What the far end saw, and what passed there.
+fn told(far: &mut End) -> Result<(Told, Passed), Became> {
+    match (far.ask(Order::Tell)?, far.ask(Order::Recall)?) {
+        (Answer::Told(told), Answer::Passed(passed)) => Ok((*told, passed)),
+        (one, other) => Err(unexpected(if matches!(one, Answer::Told(_)) { &other } else { &one })),
+    }
+}
+
+/// What is to be watched.
 struct Watch<'a> {
     cell: Cell<'a>,
-    settings: &'a Settings,
     address: Ipv4Addr,
     between: Vec<Who>,
     /// Whether the light flow has ended, for whatever reason.
@@ -220,84 +305,75 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// Watches until it is over, and waits for the load's own report.
-    fn until_over(self, near: &mut Here, far: &mut End, load: Option<Client>) -> Result<Beside, Became> {
+    fn until_over(self, near: &mut Here, far: &mut End, mut load: Option<Client>) -> Result<Beside, Became> {
         let Protocol { warmup_s, duration_s, .. } = self.cell.protocol;
-        let begun = Instant::now();
-        let warm = begun + Duration::from_secs_f64(warmup_s);
-        self.sleep_until(warm);
+        let warm = Instant::now() + Duration::from_secs_f64(warmup_s);
+        self.wait_until(warm, &mut load);
         let every = Duration::from_millis(self.cell.matrix.probe.ping_ms.into());
         let times = (duration_s / every.as_secs_f64()).floor().max(1.0) as u64;
         let ping = Ping::start(near.link.netns.as_deref(), self.address, every, times).map_err(loading)?;
-        let receives = |direction| load.is_some() && self.settings.direction == direction;
-        far.ask(Order::Watch { receives: receives(Direction::Forward) }).and_then(done)?;
         let mut beside = vec![Who { name: "ping".into(), pid: ping.pid() }];
         beside.extend(load.as_ref().map(|client| Who { name: FIRST_END.into(), pid: client.pid() }));
         beside.extend(self.between.clone());
-        near.watch(receives(Direction::Back), beside)?;
+        far.ask(Order::Watch).and_then(done)?;
+        near.watch(beside);
         let end = warm + Duration::from_secs_f64(duration_s).saturating_sub(BEFORE_THE_END);
-        self.sleep_until(end);
-        if Instant::now() < end {
+        let loads = self.wait_until(end, &mut load);
+        near.hold()?;
+        far.ask(Order::Hold).and_then(done)?;
+        if loads && Instant::now() < end {
             return Err(Became::Failed("the light flow ended before its time".into()));
         }
-        let near = near.tell()?;
-        let far = match far.ask(Order::Tell)? {
-            Answer::Told(told) => *told,
-            other => return Err(unexpected(&other)),
-        };
         let load = load.map(Client::end).transpose().map_err(loading)?;
-        Ok(Beside { ping: ping.end().map_err(loading)?, load, near, far })
+        if !loads {
+            return Err(Became::Failed("iperf3 ended before its time".into()));
+        }
+        Ok(Beside { ping: ping.end().map_err(loading)?, load })
     }
 
-    fn sleep_until(&self, until: Instant) {
+    /// Whether the load went on all the time.
+    fn wait_until(&self, until: Instant, load: &mut Option<Client>) -> bool {
         while Instant::now() < until && !self.over.load(Relaxed) {
             std::thread::sleep(BLINK.min(until.saturating_duration_since(Instant::now())));
+            if load.as_mut().is_some_and(Client::has_ended) {
+                return false;
+            }
         }
+        true
     }
 }
 
 impl Beside {
     /// All that was seen. What is of another host is told by its name.
-    fn with(self, result: TrialResult, apart: Option<Apart>, other_host: Option<&str>) -> Seen {
-        let Beside { ping, load, near, mut far } = self;
+    fn with(
+        self,
+        measured: Measurement,
+        apart: Option<Apart>,
+        (near, mut far): (Told, Told),
+        other_host: Option<&str>,
+    ) -> Seen {
+        let Beside { ping, load } = self;
         if let Some(host) = other_host {
             far.cores.iter_mut().for_each(|core| core.who = format!("{host} {}", core.who));
             far.queue.interface = format!("{host} {}", far.queue.interface);
         }
         let both = |near: Vec<_>, far: Vec<_>| near.into_iter().chain(far).collect();
-        let latency = Distribution::of(&result.client.latency);
+        let unoffered = load.as_ref().and_then(|load| load.short_of_bits_per_second);
+        let unoffered = unoffered
+            .map(|asked| format!("iperf3 sent less than 95 % of the {:.0} Mbit/s that were asked for", asked / 1e6));
+        let latency = Distribution::of(&measured.latency);
         Seen {
-            probe: Probed { counts: result.client.counts, latency, apart },
+            probe: Probed { counts: measured.counts, latency, apart },
             ping,
             load,
             cores: both(near.cores, far.cores),
             processes: both(near.processes, far.processes),
             arrived: near.arrived.or(far.arrived),
             queues: vec![near.queue, far.queue],
-            notes: result.client.notes,
+            // How probes wait, all trials have in common.
+            notes: measured.notes.into_iter().filter(|note| !note.starts_with("UDP socket")).chain(unoffered).collect(),
         }
     }
-}
-
-/// Tells the two ways of probes apart, by when the far end saw them.
-fn split(
-    rig: &Rig,
-    result: &TrialResult,
-    passed: &Passed,
-    (from, every): (u32, u64),
-    one_clock: bool,
-) -> Option<Apart> {
-    let near = rig.clock.rate();
-    let far = if one_clock { near } else { passed.rate()? };
-    let seen: HashMap<u32, (u64, u64)> =
-        passed.frames.iter().map(|(number, left, there)| (*number, (*left, *there))).collect();
-    let exchange = |(which, rtt_ns): &(u32, u64)| {
-        let (left, there) = seen.get(&from.wrapping_add(which.wrapping_mul(every as u32)))?;
-        let left = near.ns(*left);
-        Some(Exchange { left, there: far.ns(*there), back: left.checked_add(*rtt_ns)? })
-    };
-    let exchanges: Vec<Exchange> = result.client.tagged.iter().filter_map(exchange).collect();
-    let split = if one_clock { one_way::split_by_one_clock(&exchanges) } else { one_way::split(exchanges) };
-    Apart::of(&split?)
 }
 
 /// What an error makes of a cell: a program that isn't installed is something that this host lacks.
@@ -311,5 +387,18 @@ impl From<RigError> for Became {
             LabError::MissingProgram { .. } => Became::Unavailable(error.to_string()),
             _ => Became::Failed(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_failures_both_are_told() {
+        let failed = |why: &str| Err::<(), Became>(Became::Failed(why.into()));
+        assert_eq!(both(failed("one"), failed("two")), failed("one; and two"));
+        assert_eq!(both(Ok(()), failed("two")), failed("two"));
+        assert_eq!(both(failed("one"), Ok(())), failed("one"));
     }
 }

@@ -57,6 +57,12 @@ impl Arrivals {
         Ok(Arrivals { socket, state })
     }
 
+    /// Forgets what arrived so far.
+    pub fn restart(&self) {
+        let State { gaps, last: _, packets, segments } = &*self.state;
+        gaps.iter().chain([packets, segments]).for_each(|count| count.store(0, Relaxed));
+    }
+
     /// What arrived so far; no more is looked at.
     pub fn finish(self) -> Arrived {
         let Arrivals { socket, state } = self;

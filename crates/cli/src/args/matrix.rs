@@ -5,13 +5,15 @@ use clap::Args as ClapArgs;
 use std::path::PathBuf;
 
 pub(crate) const MATRIX_HELP: &str = "\
-A file says which settings are tried in which ways, and every combination is measured, in an order that is drawn by lot: beside a load
-of iperf3's, the latency of a light flow of usect's and of ping, the load's throughput, what cores and processes worked, times between
-packets at the receiver, queues and drops. What this host lacks is named, and the rest runs (docs/matrix.md). Examples:
-  usect matrix scenarios/datacenter.toml --quick         offloads, queues, a switch and loads (paper 004), in a quarter of an hour
-  usect matrix scenarios/datacenter.toml --runs 10       more repetitions, narrower intervals
-  usect matrix --resume runs/matrix-…                    go on with one that was interrupted
-  usect matrix FILE --inventory hosts.ini                between two hosts: an inventory of Ansible with one host in each of these groups:
+A file says which settings are tried in which ways, and every combination is measured, in an order
+that is drawn by lot: beside a load of iperf3's, the latency of a light flow of usect's and of ping,
+the load's throughput, what cores and processes worked, times between packets at the receiver,
+queues and drops. What this host lacks is named, and the rest runs (docs/matrix.md). Examples:
+  usect matrix scenarios/datacenter.toml --quick    offloads, queues, a switch and loads (paper 004),
+                                                    in some ten minutes
+  usect matrix scenarios/datacenter.toml --runs 10  more repetitions, narrower intervals
+  usect matrix --resume runs/matrix-…               go on with one that was interrupted
+  usect matrix FILE --inventory hosts.ini           between two hosts, of an inventory of Ansible:
     [near]
     alpha usect_interface=eth1 ansible_connection=local
     [far]
@@ -20,7 +22,7 @@ packets at the receiver, queues and drops. What this host lacks is named, and th
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Matrix {
     /// What to try: a file such as scenarios/datacenter.toml.
-    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+    #[arg(value_name = "FILE", required_unless_present = "resume", conflicts_with = "resume")]
     pub(crate) scenario: Option<PathBuf>,
     /// Seconds instead of minutes, as the file says under quick; the result says so.
     #[arg(long)]
@@ -31,7 +33,7 @@ pub(crate) struct Matrix {
     /// Seconds measured each time [default: the file's].
     #[arg(long, value_name = "SECONDS", value_parser = number)]
     pub(crate) duration: Option<f64>,
-    /// Go on with a run that was interrupted: its folder.
+    /// Go on with a run that was interrupted, or had trials that failed: its folder.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["quick", "runs", "duration", "out"])]
     pub(crate) resume: Option<PathBuf>,
     /// Measure between interfaces of your own instead of in a lab: an inventory of Ansible (INI, or what `ansible-inventory --list` prints)

@@ -272,11 +272,29 @@ fn a_far_host_that_is_not_as_it_should_be_is_told_in_a_sentence() {
         "beta: no such key",
     );
     refuses("/none.ini", "can't be read");
+    // What would go over another interface, or change more than is put back.
+    let ssh = hosts.pretend("");
+    let other = hosts.inventory(&ssh, "usect_interface=lo");
+    refuses(&other, "lo has no IPv4 address");
+    output("ip", &["-n", "lab-rx", "addr", "add", "198.18.0.9/24", "dev", "lo"]);
+    refuses(&other, "leaves by r0, not by lo");
+    output("ip", &["-n", "lab-rx", "addr", "del", "198.18.0.9/24", "dev", "lo"]);
+    let small = hosts.world.file("small.toml", "title = \"\"\n[vary]\nmtu = [1500, 1000]\n");
+    let good = hosts.inventory(&ssh, "usect_interface=r0");
+    let sentence = hosts.world.refuses(&["matrix", &small, "--quick", "--inventory", &good]);
+    assert!(sentence.contains("takes IPv6 away"), "{sentence}");
+    // Nobody is there.
+    output("ip", &["-n", "lab-rx", "route", "add", "unreachable", "198.18.0.1"]);
+    refuses(&good, "beta: ");
+    output("ip", &["-n", "lab-rx", "route", "del", "unreachable", "198.18.0.1"]);
     // Two namespaces of one host are two ends as well, without ssh.
     let both = "[near]\na ansible_connection=local usect_interface=t0@lab-tx\n[far]\nb ansible_connection=local usect_interface=r0@lab-rx\n";
     let both = hosts.world.file("both.ini", both);
     hosts.world.succeeds(&["matrix", &file, "--quick", "--inventory", &both]);
-    let one_clock =
-        |became: &Became| matches!(became, Became::Seen(seen) if seen.probe.apart.as_ref().unwrap().bound_ns == 0);
+    let one_clock = |became: &Became| {
+        let Became::Seen(seen) = became else { return false };
+        let apart = seen.probe.apart.as_ref().unwrap();
+        (apart.bound_ns, apart.left_out, apart.forward.summary.samples) == (0, 0, seen.probe.counts.received)
+    };
     assert!(measured(&hosts).trials.iter().all(|tried| one_clock(&tried.became)));
 }

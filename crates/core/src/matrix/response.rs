@@ -1,7 +1,7 @@
 //! Figures of a trial that a setting may move, and which of them it does.
 
 use super::{Apart, Distribution, Matrix, Seen, Tried, Used};
-use crate::effects::{self, Effect, Observed};
+use crate::effects::{self, Effect, Observed, Resolution};
 use crate::matrix::Became;
 use crate::stats::{self, Bounded, Quantile};
 use crate::summary::Summary;
@@ -14,8 +14,8 @@ pub struct Response {
     pub name: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// What differs by less is the same.
-    pub resolution: f64,
+    /// How closely it is known.
+    pub resolution: Resolution,
     of: fn(&Seen) -> Option<f64>,
 }
 
@@ -25,23 +25,25 @@ pub const FIRST_END: &str = "iperf3, first end";
 pub const SECOND_END: &str = "iperf3, second end";
 
 /// Accounts of processes are in ticks of 10 ms, and a trial lasts seconds: percent of a core.
-const CPU_RESOLUTION: f64 = 0.5;
+const CPU_RESOLUTION: Resolution = Resolution::of(0.5);
+/// Figures out of a histogram, in microseconds: a nanosecond, and the width of a bucket.
+const BUCKETS: Resolution = Resolution { least: 1e-3, share: 1.0 / 1024.0 };
 
 /// All of them, in the order in which they are shown.
-pub const RESPONSES: [Response; 10] = [
-    Response { name: "probe, median", unit: "µs", resolution: 1e-3, of: |seen| quantile_us(seen, 0.5) },
-    Response { name: "probe, p99", unit: "µs", resolution: 1e-3, of: |seen| quantile_us(seen, 0.99) },
+pub const RESPONSES: [Response; 14] = [
+    Response { name: "probe, median", unit: "µs", resolution: BUCKETS, of: |seen| quantile_us(seen, 0.5) },
+    Response { name: "probe, p99", unit: "µs", resolution: BUCKETS, of: |seen| quantile_us(seen, 0.99) },
     Response {
         name: "ping, mean",
         unit: "µs",
         // Three digits after the point of a millisecond.
-        resolution: 1.0,
+        resolution: Resolution::of(1.0),
         of: |seen| Some(seen.ping.mean_and_stdev()?.0 / 1e3),
     },
     Response {
         name: "throughput",
         unit: "Mbit/s",
-        resolution: 1e-3,
+        resolution: Resolution::of(1e-3),
         of: |seen| Some(seen.load.as_ref()?.bits_per_second / 1e6),
     },
     Response {
@@ -65,34 +67,73 @@ pub const RESPONSES: [Response; 10] = [
     Response {
         name: "between packets, median",
         unit: "µs",
-        resolution: 1e-3,
+        resolution: BUCKETS,
         of: |seen| Some(seen.arrived.as_ref()?.gaps.as_ref()?.summary.median_ns()? / 1e3),
     },
-    Response { name: "queued, mean", unit: "packets", resolution: 0.1, of: queued },
+    Response { name: "queued, mean", unit: "packets", resolution: Resolution::of(0.1), of: queued },
     Response {
         name: "retransmitted",
         unit: "segments",
-        resolution: 1.0,
+        resolution: Resolution::of(1.0),
         of: |seen| seen.load.as_ref()?.retransmits.map(|count| count as f64),
     },
+    Response {
+        name: "TCP's round trip, mean",
+        unit: "µs",
+        resolution: Resolution::of(1.0),
+        of: |seen| seen.load.as_ref()?.rtt_us,
+    },
+    Response {
+        name: "probes lost",
+        unit: "%",
+        resolution: LOSS_RESOLUTION,
+        of: |seen| lost(seen.probe.counts.lost, seen.probe.counts.sent),
+    },
+    Response {
+        name: "datagrams lost",
+        unit: "%",
+        resolution: LOSS_RESOLUTION,
+        of: |seen| lost(seen.load.as_ref()?.lost?, seen.load.as_ref()?.datagrams?),
+    },
+    Response {
+        name: "dropped by queues",
+        unit: "packets",
+        resolution: Resolution::of(1.0),
+        of: |seen| Some(seen.queues.iter().map(|queue| queue.drops).sum::<u64>() as f64),
+    },
 ];
+
+/// A thousandth of a percent.
+const LOSS_RESOLUTION: Resolution = Resolution::of(1e-3);
+
+/// In percent.
+fn lost(lost: u64, sent: u64) -> Option<f64> {
+    (sent > 0).then(|| 100.0 * lost as f64 / sent as f64)
+}
 
 /// The two ways of the probe, told apart.
 pub const WAYS: [Response; 4] = [
     Response {
         name: "there, median",
         unit: "µs",
-        resolution: 1e-3,
+        resolution: BUCKETS,
         of: |seen| way_us(seen, |apart| &apart.forward, 0.5),
     },
     Response {
         name: "there, p99",
         unit: "µs",
-        resolution: 1e-3,
+        resolution: BUCKETS,
         of: |seen| way_us(seen, |apart| &apart.forward, 0.99),
     },
-    Response { name: "back, median", unit: "µs", resolution: 1e-3, of: |seen| way_us(seen, |apart| &apart.back, 0.5) },
-    Response { name: "back, p99", unit: "µs", resolution: 1e-3, of: |seen| way_us(seen, |apart| &apart.back, 0.99) },
+    Response {
+        name: "back, median",
+        unit: "µs",
+        resolution: BUCKETS,
+        of: |seen| way_us(seen, |apart| &apart.back, 0.5),
+    },
+    Response {
+        name: "back, p99", unit: "µs", resolution: BUCKETS, of: |seen| way_us(seen, |apart| &apart.back, 0.99)
+    },
 ];
 
 fn way_us(seen: &Seen, of: fn(&Apart) -> &Distribution, share: f64) -> Option<f64> {

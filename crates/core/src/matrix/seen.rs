@@ -142,12 +142,16 @@ pub struct Loaded {
     pub bits_per_second: f64,
     /// Segments that TCP sent again.
     pub retransmits: Option<u64>,
-    /// The mean of TCP's own smoothed round-trip time over all flows, in microseconds.
+    /// The mean of TCP's own smoothed round-trip time over all flows, in microseconds; only the end that sends knows it, and tells it where it
+    /// is the first one.
     pub rtt_us: Option<f64>,
-    /// Datagrams sent, where it is UDP.
+    /// Datagrams that its receiver counted, those that it missed among them, where it is UDP.
     pub datagrams: Option<u64>,
     /// Datagrams that didn't arrive.
     pub lost: Option<u64>,
+    /// What was asked for, where the sender sent less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_of_bits_per_second: Option<f64>,
 }
 
 /// Somebody, and a share of a core's time.

@@ -75,8 +75,22 @@ impl Of {
             Of::Coalescing(parameter) => told("ethtool", &["-C", interface, parameter, value]),
             Of::Feature(name) => told("ethtool", &["-K", interface, name, value]),
             Of::Queue if value == BY_DEFAULT => told("tc", &["qdisc", "del", "dev", interface, "root"]),
-            Of::Queue => commands(interface, value)?.iter().try_for_each(|command| told("tc", command)),
+            Of::Queue => {
+                let commands = commands(interface, value)?;
+                let which = |command: &[&str]| {
+                    if commands.len() > 1 { format!(" (tc {})", command.join(" ")) } else { String::new() }
+                };
+                commands
+                    .iter()
+                    .try_for_each(|command| told("tc", command).map_err(|why| format!("{why}{}", which(command))))
+            }
         }
+    }
+
+    /// Why what reads as it was asked for isn't so: a feature that stands for several is on when any of them is.
+    pub(crate) fn in_name_only(&self, netns: Option<&str>, interface: &str) -> Option<String> {
+        let Of::Feature(name) = self else { return None };
+        requested(&run(netns, "ethtool", &["-k", interface]).ok()?, name)
     }
 }
 
@@ -107,9 +121,21 @@ fn coalescing(text: &str, parameter: &str) -> Option<String> {
     audit::coalescing(text).into_iter().find_map(|(key, value)| (key == parameter).then_some(value))
 }
 
+fn long(name: &str) -> &str {
+    SHORT.iter().find(|(short, _)| *short == name).map_or(name, |(_, long)| *long)
+}
+
+/// The first of those that a feature stands for, where it was asked for and is off all the same: something that it needs is off.
+fn requested(printed: &str, name: &str) -> Option<String> {
+    let head = format!("{}:", long(name));
+    let first = printed.lines().skip_while(|line| !line.starts_with(&head)).nth(1)?;
+    let (member, value) = first.strip_prefix('\t')?.split_once(": ")?;
+    value.contains("[requested on]").then(|| member.to_owned())
+}
+
 /// Whether what `ethtool -k` prints says that a feature is on, by either of its names.
 fn feature(printed: &str, name: &str) -> Option<bool> {
-    let long = SHORT.iter().find(|(short, _)| *short == name).map_or(name, |(_, long)| *long);
+    let long = long(name);
     printed.lines().find_map(|line| {
         let (found, value) = line.trim().split_once(": ")?;
         (found == long).then(|| value.starts_with("on"))
@@ -133,6 +159,16 @@ mod tests {
         assert_eq!((of("rx-usecs").as_deref(), of("tx-usecs").as_deref()), (Some("3"), Some("0")));
         assert_eq!((of("adaptive-rx").as_deref(), of("adaptive-tx").as_deref()), (Some("on"), Some("off")));
         assert_eq!((of("rx-usecs-irq"), of("rx")), (None, None));
+    }
+
+    #[test]
+    fn a_feature_that_is_on_in_name_only_is_told() {
+        let printed = FEATURES.replace(
+            "offload: off\n\ttx-tcp-segmentation: off",
+            "offload: on\n\ttx-tcp-segmentation: off [requested on]",
+        );
+        assert_eq!(requested(&printed, "tso").as_deref(), Some("tx-tcp-segmentation"));
+        assert_eq!((requested(&printed, "rx"), requested(FEATURES, "tso"), requested("", "tso")), (None, None, None));
     }
 
     #[test]

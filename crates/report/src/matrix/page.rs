@@ -23,6 +23,8 @@ struct View {
     reading: &'static str,
     ways: Option<Grid>,
     ways_reading: &'static str,
+    /// Whether the figures are those of paper 004.
+    papers: bool,
     figures: Vec<Caption>,
     moved: Option<Grid>,
     moves: &'static str,
@@ -100,6 +102,12 @@ const REDRAWN: [(&str, &str); 4] = [
     ),
 ];
 
+/// Whether it varies what the paper varied: offloads, with a switch and without, under TCP and UDP.
+fn is_the_papers(measured: &Measured) -> bool {
+    let factors = measured.matrix.factors();
+    ["offloads", "path", "load"].iter().all(|name| factors.iter().any(|f| f.name == *name && f.levels.len() > 1))
+}
+
 /// The page, where all of the runs are of that kind.
 pub(crate) fn html(runs: &[StoredRun]) -> Option<Result<String, PageError>> {
     let all: Vec<&Measured> = runs.iter().map(|stored| stored.run.header.matrix.as_ref()).collect::<Option<_>>()?;
@@ -136,10 +144,12 @@ impl View {
             };
             missing(one).into_iter().map(line).collect::<Vec<_>>()
         });
+        let papers = each.iter().all(|(_, one)| is_the_papers(one));
         let captions = plots.figures.iter().map(|figure| {
             let response = RESPONSES.iter().find(|response| id(response) == figure.id);
             let title = response.map_or("", |response| response.name).to_owned();
-            let redrawn = REDRAWN.iter().find(|(name, _)| *name == title).map(|(_, says)| format!("{says}. "));
+            let redrawn =
+                REDRAWN.iter().find(|(name, _)| *name == title && papers).map(|(_, says)| format!("{says}. "));
             let says = format!("{}Means and 95% intervals over the repetitions.", redrawn.unwrap_or_default());
             Caption { id: figure.id.clone(), title: format!("{title}, {}", figure.unit), says }
         });
@@ -153,6 +163,7 @@ impl View {
             reading: READING,
             ways: two_ways(each),
             ways_reading: WAYS_READING,
+            papers,
             figures: captions.collect(),
             moved: Grid::of_some(["figure", "setting", "moves it by"], lines.collect()),
             moves: MOVES,

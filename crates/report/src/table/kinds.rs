@@ -44,9 +44,13 @@ impl Page<'_> {
 
     /// A line for each cell, what moves which figure, and what wasn't measured.
     pub(super) fn matrix(&self, measured: &Measured) -> String {
-        let mut table = self.table(std::iter::once(String::new()).chain(matrix::heads()), 1);
-        matrix::rows(measured).iter().for_each(|row| add_cell(&mut table, row, None));
-        let mut text = vec![[trimmed(&table), self.styled("2", &wrapped(matrix::READING))].join("\n")];
+        let rows = matrix::rows(measured);
+        let mut text = Vec::new();
+        if !rows.is_empty() {
+            let mut table = self.table(std::iter::once(String::new()).chain(matrix::heads()), 1);
+            rows.iter().for_each(|row| add_cell(&mut table, row, None));
+            text.push([trimmed(&table), self.styled("2", &wrapped(matrix::READING))].join("\n"));
+        }
         let ways = matrix::ways(measured);
         // In a lab, the page alone has them.
         if !measured.ends.is_empty() && !ways.is_empty() {
@@ -59,7 +63,9 @@ impl Page<'_> {
             told.iter().map(|moved| format!("  {}: {}: {}", moved.figure, matrix::step(moved), matrix::amount(moved)));
         let heading = if told.is_empty() { matrix::nothing(measured) } else { "what moves what:" };
         let moved: Vec<String> = std::iter::once(self.styled("1", heading)).chain(moved).collect();
-        text.push([moved.join("\n"), self.styled("2", &wrapped(matrix::MOVES))].join("\n"));
+        if !rows.is_empty() {
+            text.push([moved.join("\n"), self.styled("2", &wrapped(matrix::MOVES))].join("\n"));
+        }
         let missing = matrix::missing(measured).into_iter();
         text.push(
             missing.map(|(cell, why)| wrapped(&format!("{cell}: {}", plain(&why)))).collect::<Vec<_>>().join("\n"),

@@ -17,18 +17,38 @@ use usect_core::matrix::Became;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the other process may take to put back and end.
 const ENDS: Duration = Duration::from_secs(20);
+/// How long this program may take to get there, over a slow line.
+const CARRIED: Duration = Duration::from_secs(300);
 /// How often a word is sent when there is no order ...
 const WORD: Duration = Duration::from_secs(10);
 /// ... and after which time without one nobody is there any more.
-const SILENCE: Duration = Duration::from_secs(60);
+pub(super) const SILENCE: Duration = Duration::from_secs(60);
 const BLINK: Duration = Duration::from_millis(20);
+/// Its exit code where it refuses.
+const REFUSED: i32 = 2;
+
+/// Its standard input, as long as it can be asked.
+type Input = Arc<Mutex<Option<ChildStdin>>>;
+
+/// Why there is no other process.
+pub(super) struct Unstarted {
+    pub(super) why: RigError,
+    /// It was there, and refused: another may be ending.
+    pub(super) refused: bool,
+}
+
+impl From<RigError> for Unstarted {
+    fn from(why: RigError) -> Unstarted {
+        Unstarted { why, refused: false }
+    }
+}
 
 /// The other process, seen from here.
 pub(super) struct Agent {
     /// The host's name.
     name: String,
     child: Child,
-    input: Arc<Mutex<Option<ChildStdin>>>,
+    input: Input,
     lines: mpsc::Receiver<String>,
     complaints: Arc<Mutex<String>>,
     /// It has said who it is.
@@ -41,7 +61,7 @@ impl Agent {
     /// Carries this program to a host and starts it there, for an interface of that host.
     ///
     /// Errors: ssh can't, or it refuses; the sentence is its own.
-    pub(super) fn start(name: &str, ssh: &Ssh, interface: &str) -> Result<(Agent, Found), RigError> {
+    pub(super) fn start(name: &str, ssh: &Ssh, interface: &str) -> Result<(Agent, Found), Unstarted> {
         let failed = |what: &str, e: io::Error| RigError::Asked(format!("{name}: {what}: {e}"));
         let mut program = Vec::new();
         let read = File::open("/proc/self/exe").and_then(|mut file| file.read_to_end(&mut program));
@@ -55,17 +75,34 @@ impl Agent {
         let (lines, complaints) = (lines_of(child.stdout.take()), last_line_of(child.stderr.take()));
         let input = Arc::new(Mutex::new(child.stdin.take()));
         let mut agent = Agent { name: name.to_owned(), child, input, lines, complaints, met: false, gone: false };
-        if agent.write(&program).is_err() {
-            return Err(RigError::Asked(agent.why_gone()));
-        }
-        match agent.answer().map_err(RigError::Asked)? {
-            Answer::Found(found) => {
+        agent.carry(program);
+        match agent.answer(CARRIED) {
+            Ok(Answer::Found(found)) => {
+                // What was said until here isn't why it may end.
+                complaint(&agent.complaints).clear();
                 agent.met = true;
                 agent.keep_in_touch();
                 Ok((agent, *found))
             }
-            other => Err(RigError::Asked(format!("{name}: usect answers {other:?} there, and should say who it is"))),
+            Ok(other) => {
+                Err(RigError::Asked(format!("{name}: usect answers {other:?} there, and should say who it is")).into())
+            }
+            // ssh's own failures are 255.
+            Err(why) => {
+                let refused = agent.child.try_wait().is_ok_and(|ended| ended.and_then(|it| it.code()) == Some(REFUSED));
+                Err(Unstarted { why: RigError::Asked(why), refused })
+            }
         }
+    }
+
+    /// Sends this program, which whoever doesn't take it must not hold up.
+    fn carry(&self, program: Vec<u8>) {
+        let input = self.input.clone();
+        std::thread::spawn(move || {
+            let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
+            // Why it can't be sent, its end tells.
+            let _ = input.as_mut().map(|input| input.write_all(&program).and_then(|()| input.flush()));
+        });
     }
 
     /// Whether it can't be asked any more.
@@ -75,10 +112,13 @@ impl Agent {
 
     /// Sends an order, and waits for what comes of it.
     pub(super) fn ask(&mut self, order: &Order) -> Result<Answer, Became> {
+        if self.gone {
+            return Err(Became::Failed(format!("{}: the connection has ended", self.name)));
+        }
         let mut line = serde_json::to_string(order).map_err(|e| Became::Failed(e.to_string()))?;
         line.push('\n');
         let sent = self.write(line.as_bytes());
-        let answer = sent.map_err(|_| self.why_gone()).and_then(|()| self.answer());
+        let answer = sent.map_err(|_| self.why_gone(PATIENCE)).and_then(|()| self.answer(PATIENCE));
         let at = |why: String| format!("{}: {why}", self.name);
         match answer.map_err(Became::Failed)? {
             Answer::Became(Became::Failed(why)) => Err(Became::Failed(at(why))),
@@ -94,10 +134,10 @@ impl Agent {
         input.flush()
     }
 
-    fn answer(&mut self) -> Result<Answer, String> {
-        let Ok(line) = self.lines.recv_timeout(PATIENCE) else { return Err(self.why_gone()) };
+    fn answer(&mut self, patience: Duration) -> Result<Answer, String> {
+        let Ok(line) = self.lines.recv_timeout(patience) else { return Err(self.why_gone(patience)) };
         serde_json::from_str(&line).map_err(|_| {
-            self.gone = true;
+            self.end();
             format!(
                 "{}: {:?} came where usect should answer: does a shell print something there when it starts?",
                 self.name,
@@ -106,22 +146,37 @@ impl Agent {
         })
     }
 
-    /// Why nothing comes any more.
-    fn why_gone(&mut self) -> String {
-        self.gone = true;
+    /// Why nothing comes any more, or not in time; it is ended.
+    fn why_gone(&mut self, patience: Duration) -> String {
         let begun = Instant::now();
         while self.child.try_wait().is_ok_and(|ended| ended.is_none()) && begun.elapsed() < BLINK * 50 {
             std::thread::sleep(BLINK);
         }
         let status = self.child.try_wait().ok().flatten();
-        let said = self.complaints.lock().unwrap_or_else(PoisonError::into_inner).trim().to_owned();
+        self.end();
+        let Some(status) = status else { return format!("{}: no answer in {} s", self.name, patience.as_secs()) };
+        let said = complaint(&self.complaints).trim().to_owned();
         let said = said.strip_prefix("usect: ").unwrap_or(&said);
-        match (said.is_empty(), status) {
-            (false, _) if self.met => format!("{}: the connection ended: {said}", self.name),
-            (false, _) => format!("{}: {said}", self.name),
-            (true, Some(status)) => format!("{}: the connection ended ({status})", self.name),
-            (true, None) => format!("{}: no answer in {} s", self.name, PATIENCE.as_secs()),
+        match (said.is_empty(), self.met) {
+            (true, _) => format!("{}: the connection ended ({status})", self.name),
+            (false, true) => format!("{}: the connection ended: {said}", self.name),
+            (false, false) => format!("{}: {said}", self.name),
         }
+    }
+
+    /// Nothing more can be asked; the other process finds its input closed, and puts back what it changed.
+    fn end(&mut self) {
+        self.gone = true;
+        // A writer that nobody reads holds the input until ssh is gone.
+        if let Ok(mut input) = self.input.try_lock() {
+            input.take();
+        }
+        let begun = Instant::now();
+        while self.child.try_wait().is_ok_and(|ended| ended.is_none()) && self.met && begun.elapsed() < ENDS {
+            std::thread::sleep(BLINK);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     /// Sends an empty line now and then, until it is dropped.
@@ -141,19 +196,15 @@ impl Agent {
 }
 
 impl Drop for Agent {
-    /// Its input ends, and so does it, once everything is put back.
     fn drop(&mut self) {
-        self.input.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let begun = Instant::now();
-        while self.child.try_wait().is_ok_and(|ended| ended.is_none()) && begun.elapsed() < ENDS {
-            std::thread::sleep(BLINK);
+        if !self.gone {
+            self.end();
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
-/// What the far shell does: takes so many bytes for the program, and runs them; nothing of it stays, however it ends.
+/// What the far shell does: takes so many bytes for the program, and runs them. Of the file, only what is open stays from the start, so that
+/// nothing is left however it ends.
 fn script(bytes: usize, interface: &str, sudo: bool) -> Result<String, RigError> {
     let quoted = |text: &str| {
         shlex::try_quote(text)
@@ -161,11 +212,15 @@ fn script(bytes: usize, interface: &str, sudo: bool) -> Result<String, RigError>
             .map_err(|_| RigError::Asked(format!("{text:?} is no name")))
     };
     let script = format!(
-        "set -e; umask 077; d=$(mktemp -d); trap 'rm -rf \"$d\"' EXIT HUP INT TERM; head -c {bytes} > \"$d/usect\"; chmod 700 \"$d/usect\"; \
-         exec 3< \"$d/usect\"; rm -rf \"$d\"; trap - EXIT HUP INT TERM; exec /proc/self/fd/3 agent {}",
+        "set -e; umask 077; d=$(mktemp -d); : > \"$d/usect\"; chmod 700 \"$d/usect\"; exec 3< \"$d/usect\" 4> \"$d/usect\"; rm -rf \"$d\"; \
+         head -c {bytes} >&4; exec 4>&-; exec /proc/self/fd/3 agent {}",
         quoted(interface)?
     );
     Ok(format!("{}sh -c {}", if sudo { "sudo -n " } else { "" }, quoted(&script)?))
+}
+
+fn complaint(last: &Mutex<String>) -> std::sync::MutexGuard<'_, String> {
+    last.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn lines_of(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
@@ -187,7 +242,7 @@ fn last_line_of(stream: Option<impl Read + Send + 'static>) -> Arc<Mutex<String>
     std::thread::spawn(move || {
         for line in stream.map(BufReader::new).into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
             if !line.trim().is_empty() {
-                *into.lock().unwrap_or_else(PoisonError::into_inner) = line;
+                *complaint(&into) = line;
             }
         }
     });
@@ -200,14 +255,21 @@ fn last_line_of(stream: Option<impl Read + Send + 'static>) -> Arc<Mutex<String>
 pub(super) fn serve(
     end: &mut Here,
     input: impl Read + Send + 'static,
-    mut output: impl Write,
+    mut output: impl Write + Send + 'static,
     stop: &AtomicBool,
 ) -> io::Result<()> {
-    let mut say = |answer: &Answer| {
-        let mut line = serde_json::to_string(answer)?;
-        line.push('\n');
-        output.write_all(line.as_bytes())?;
-        output.flush()
+    // In a thread of its own: where nobody reads, this one still finds that nobody writes.
+    let (answers, to_say) = mpsc::channel::<String>();
+    std::thread::spawn(move || {
+        for line in to_say {
+            if output.write_all(line.as_bytes()).and_then(|()| output.flush()).is_err() {
+                return;
+            }
+        }
+    });
+    let say = |answer: &Answer| {
+        let line = serde_json::to_string(answer)?;
+        answers.send(format!("{line}\n")).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     };
     say(&Answer::Found(Box::new(end.found())))?;
     let (lines, mut heard) = (lines_of(Some(input)), Instant::now());
@@ -229,4 +291,66 @@ pub(super) fn serve(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What it answers to lines.
+    fn answered(lines: &str) -> Vec<String> {
+        let heard: Arc<Mutex<Vec<u8>>> = Arc::default();
+        struct Ear(Arc<Mutex<Vec<u8>>>);
+        impl Write for Ear {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut here = Here::at(usect_lab::named("lo").unwrap(), None);
+        let orders = lines.lines().filter(|line| !line.is_empty()).count();
+        serve(&mut here, io::Cursor::new(lines.to_owned()), Ear(heard.clone()), &AtomicBool::new(false)).unwrap();
+        // Another thread says it.
+        let begun = Instant::now();
+        loop {
+            let said = String::from_utf8(heard.lock().unwrap().clone()).unwrap();
+            if said.lines().count() == orders + 1 {
+                return said.lines().map(str::to_owned).collect();
+            }
+            assert!(begun.elapsed() < PATIENCE, "{said}");
+            std::thread::sleep(BLINK);
+        }
+    }
+
+    #[test]
+    fn orders_are_obeyed_in_turn_and_it_speaks_first() {
+        let orders = [Order::Tell, Order::Clear].map(|order| serde_json::to_string(&order).unwrap());
+        let said = answered(&format!("{}\n\nnonsense\n{}\n", orders[0], orders[1]));
+        let said: Vec<Answer> = said.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(matches!(&said[0], Answer::Found(found) if found.interface == "lo"), "{said:?}");
+        assert!(matches!(&said[1], Answer::Became(Became::Failed(why)) if why == "nothing was watched"), "{said:?}");
+        assert!(matches!(&said[2], Answer::Became(Became::Failed(why)) if why.starts_with("no order")), "{said:?}");
+        assert!(matches!(said[3], Answer::Done) && said.len() == 4, "{said:?}");
+    }
+
+    #[test]
+    fn what_the_far_shell_is_told_is_one_word_each() {
+        let script = script(7, "eth1; reboot", true).unwrap();
+        assert!(script.starts_with("sudo -n sh -c "), "{script}");
+        let words = shlex::split(&script).unwrap();
+        assert_eq!(words.len(), 5);
+        let inner = shlex::split(&words[4]).unwrap();
+        assert_eq!(inner.last().map(String::as_str), Some("eth1; reboot"));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+        #[test]
+        fn any_lines_are_survived(lines in "([a-zA-Z{}\\[\\]\":,0-9 ]{0,20}\n){0,5}") {
+            answered(&lines);
+        }
+    }
 }

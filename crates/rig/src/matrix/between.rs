@@ -63,7 +63,8 @@ impl Between {
     /// Stops it; fails where it had failed.
     pub(super) fn stop(self) -> Result<(), RigError> {
         match self {
-            Between::Cable | Between::Switch(_) => Ok(()),
+            Between::Cable => Ok(()),
+            Between::Switch(switch) => Ok(switch.stop().map(drop)?),
             Between::Other(dut) => Ok(dut.stop().map(drop)?),
         }
     }

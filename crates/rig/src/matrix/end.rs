@@ -16,13 +16,13 @@ use usect_core::matrix::{self, Became, Distribution, Queue, SECOND_END, Settings
 use usect_core::scenario::Stamp;
 use usect_dut::{Reflector, Remember};
 use usect_lab::ends::Setup;
-use usect_lab::{Link, audit, within};
+use usect_lab::{LabError, Link, audit, within};
 use usect_load::LoadError;
 use usect_load::iperf::{PORT, Server};
 use usect_load::queue;
 use usect_load::usage::{Usage, Who};
 use usect_port::udp;
-use usect_xdp::arrivals::Arrivals;
+use usect_xdp::arrivals::{Arrivals, Arrived};
 
 /// How often queues are looked at.
 const LOOKS: Duration = Duration::from_millis(100);
@@ -30,15 +30,21 @@ const LOOKS: Duration = Duration::from_millis(100);
 /// What an end is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Order {
+    /// To look whether what it sends there leaves by its interface.
+    CheckWay { to: Ipv4Addr },
     /// To set its interface up.
     SetUp(Settings),
     /// To listen for a load.
     Serve,
     /// To send back what comes to a UDP port of its own from the other end.
     Reflect(Reflect),
-    /// To watch cores, processes, its queue and, where the load arrives here, its packets.
-    Watch { receives: bool },
-    /// To tell what it saw since.
+    /// To get ready to watch: cores, processes, its queue and, where the load arrives here, its packets. What takes work is done now.
+    Prepare { receives: bool },
+    /// To begin.
+    Watch,
+    /// To end.
+    Hold,
+    /// To tell what it saw.
     Tell,
     /// To say when what it sent back had passed, and send back no more.
     Recall,
@@ -111,6 +117,11 @@ pub(super) enum End {
 }
 
 impl End {
+    /// Whether it can't be asked any more.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self, End::There(agent) if agent.is_gone())
+    }
+
     /// Has it do something.
     pub(super) fn ask(&mut self, order: Order) -> Result<Answer, Became> {
         match self {
@@ -131,7 +142,7 @@ pub(super) struct Here {
 /// In the order in which it ends.
 #[derive(Default)]
 struct Doing {
-    watching: Option<Watching>,
+    watch: Watch,
     reflector: Option<(Reflector, TickRate)>,
     server: Option<Server>,
     setup: Option<Setup>,
@@ -150,34 +161,28 @@ impl Here {
     }
 
     /// Its address, where it has one.
-    pub(super) fn address(&self) -> Result<Ipv4Addr, Became> {
+    pub(super) fn address(&self) -> Result<Ipv4Addr, RigError> {
         let Link { address, interface, .. } = &self.link;
-        address.ok_or_else(|| {
-            Became::Failed(format!(
-                "{interface} has no IPv4 address: `ip addr add 198.18.0.1/24 dev {interface}` gives it one"
-            ))
-        })
+        Ok(address.ok_or_else(|| LabError::NoAddress { interface: interface.clone() })?)
     }
 
     pub(super) fn obey(&mut self, order: Order) -> Result<Answer, Became> {
         match order {
-            Order::SetUp(settings) => self.set_up(&settings)?,
+            Order::CheckWay { to } => check_way(&self.link, to)?,
+            Order::SetUp(settings) => self.doing.setup = Some(Setup::apply(&self.link, &settings)?),
             Order::Serve => {
                 let server = Server::start(self.link.netns.as_deref(), self.address()?).map_err(loading)?;
                 self.doing.server = Some(server);
             }
             Order::Reflect(reflect) => self.reflect(reflect)?,
-            Order::Watch { receives } => self.watch(receives, Vec::new())?,
+            Order::Prepare { receives } => self.prepare(receives)?,
+            Order::Watch => self.watch(Vec::new()),
+            Order::Hold => self.hold()?,
             Order::Tell => return Ok(Answer::Told(Box::new(self.tell()?))),
             Order::Recall => return Ok(Answer::Passed(self.recall()?)),
-            Order::Clear => self.doing = Doing::default(),
+            Order::Clear => self.clear()?,
         }
         Ok(Answer::Done)
-    }
-
-    pub(super) fn set_up(&mut self, settings: &Settings) -> Result<(), Became> {
-        self.doing.setup = Some(Setup::apply(&self.link, settings)?);
-        Ok(())
     }
 
     /// By a thread that blocks: it leaves the cores to the load.
@@ -194,32 +199,52 @@ impl Here {
         Ok(())
     }
 
-    /// Watches its own work, and that of others beside it.
-    pub(super) fn watch(&mut self, receives: bool, beside: Vec<Who>) -> Result<(), Became> {
+    fn prepare(&mut self, receives: bool) -> Result<(), Became> {
         let Link { netns, interface, index, .. } = &self.link;
         let netns = netns.as_deref();
         let queue = queue::Watch::begin(netns, interface, *index).map_err(loading)?;
         let arrivals = || Ok::<_, RigError>(within(netns, || Arrivals::watch(*index, PORT))??);
-        let arrivals = receives.then(arrivals).transpose()?;
+        self.doing.watch = Watch::Ready(queue, receives.then(arrivals).transpose()?);
+        Ok(())
+    }
+
+    /// Watches its own work, and that of others beside it.
+    pub(super) fn watch(&mut self, beside: Vec<Who>) {
+        let Watch::Ready(queue, arrivals) = std::mem::take(&mut self.doing.watch) else { return };
         let mut processes: Vec<Who> = beside;
         processes.extend(self.account.map(|name| Who { name: name.into(), pid: std::process::id() }));
         processes.extend(self.doing.server.as_ref().map(|server| Who { name: SECOND_END.into(), pid: server.pid() }));
-        let usage = Usage::begin(processes);
-        self.doing.watching = Some(Watching { looking: Looking::begin(queue), arrivals, usage });
+        arrivals.iter().for_each(Arrivals::restart);
+        let (looking, usage) = (Looking::begin(queue), Usage::begin(processes));
+        self.doing.watch = Watch::Going { looking, arrivals, usage };
+    }
+
+    pub(super) fn hold(&mut self) -> Result<(), Became> {
+        let Watch::Going { looking, arrivals, usage } = std::mem::take(&mut self.doing.watch) else { return Ok(()) };
+        let (cores, processes) = usage.end();
+        let arrived = arrivals.map(Arrivals::finish);
+        let cores = if self.account.is_some() { cores } else { Vec::new() };
+        self.doing.watch = Watch::Over { cores, processes, arrived, queue: looking.end().map_err(loading)? };
         Ok(())
     }
 
     pub(super) fn tell(&mut self) -> Result<Told, Became> {
-        let watching = self.doing.watching.take().ok_or_else(|| Became::Failed("nothing was watched".into()))?;
-        let Watching { looking, arrivals, usage } = watching;
-        let (cores, processes) = usage.end();
-        let arrived = arrivals.map(Arrivals::finish).map(|arrived| matrix::Arrived {
+        let Watch::Over { cores, processes, arrived, queue } = std::mem::take(&mut self.doing.watch) else {
+            return Err(Became::Failed("nothing was watched".into()));
+        };
+        let arrived = arrived.map(|arrived| matrix::Arrived {
             packets: arrived.packets,
             segments: arrived.segments,
             gaps: Distribution::of(&arrived.gaps),
         });
-        let cores = if self.account.is_some() { cores } else { Vec::new() };
-        Ok(Told { cores, processes, arrived, queue: looking.end().map_err(loading)? })
+        Ok(Told { cores, processes, arrived, queue })
+    }
+
+    /// Stops everything, and puts everything back.
+    fn clear(&mut self) -> Result<(), Became> {
+        let Doing { setup, .. } = std::mem::take(&mut self.doing);
+        let failed = setup.map_or(Vec::new(), Setup::put_back);
+        if failed.is_empty() { Ok(()) } else { Err(Became::Failed(failed.join("; "))) }
     }
 
     fn recall(&mut self) -> Result<Passed, Became> {
@@ -230,11 +255,23 @@ impl Here {
     }
 }
 
-/// What is going on between `watch` and `tell`.
-struct Watching {
-    looking: Looking,
-    arrivals: Option<Arrivals>,
-    usage: Usage,
+/// How far its watch is.
+#[derive(Default)]
+enum Watch {
+    #[default]
+    Nothing,
+    Ready(queue::Watch, Option<Arrivals>),
+    Going {
+        looking: Looking,
+        arrivals: Option<Arrivals>,
+        usage: Usage,
+    },
+    Over {
+        cores: Vec<Used>,
+        processes: Vec<Used>,
+        arrived: Option<Arrived>,
+        queue: Queue,
+    },
 }
 
 /// A thread that looks at a queue again and again.
@@ -274,6 +311,17 @@ impl Drop for Looking {
     fn drop(&mut self) {
         self.join();
     }
+}
+
+/// Fails where an interface is down, or what is sent to an address leaves by another.
+pub(super) fn check_way(link: &Link, to: Ipv4Addr) -> Result<(), RigError> {
+    if !link.up || !link.carrier {
+        let (interface, up) = (&link.interface, crate::path::up_with(link));
+        return Err(RigError::Asked(format!(
+            "{interface} is down, or nothing is at its other end: set it up with `{up}`"
+        )));
+    }
+    Ok(usect_lab::check_route(link, to)?)
 }
 
 /// What an error of a load makes of a trial.

@@ -1,13 +1,20 @@
 //! Where the two ends of a matrix are: in a lab that is made anew for every trial, or at interfaces of the user's own, on one host or two.
 
-use super::agent::{self, Agent};
-use super::end::{Answer, End, Found, Here, Order};
+use super::agent::{self, Agent, Unstarted};
+use super::end::{self, Answer, End, Found, Here, Order};
 use crate::RigError;
+use std::net::Ipv4Addr;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 use usect_core::environment::Environment;
 use usect_core::inventory::{Host, Inventory};
-use usect_core::matrix::{Became, Way};
-use usect_lab::Link;
+use usect_core::matrix::{Became, Matrix, Way};
+use usect_lab::{LabError, Link};
+
+/// Least MTU of IPv6 (RFC 8200 §5).
+const LEAST_OF_IPV6: u16 = 1280;
+/// Between two attempts to reach a host.
+const BLINK: Duration = Duration::from_secs(2);
 
 /// Where the ends are.
 pub enum Site {
@@ -28,26 +35,30 @@ pub struct Own {
 impl Own {
     /// Looks for the two ends; a far one on another host is started there.
     ///
-    /// Errors: an interface or the host isn't there.
-    pub fn reach(inventory: Inventory) -> Result<Own, RigError> {
-        let near = usect_lab::named(&inventory.near.interface)?;
-        let (far, found) = reach(&inventory.far)?;
-        let own = Own { inventory, near, far, found };
-        for (host, address) in [(&own.inventory.near, own.near.address), (&own.inventory.far, own.found.address)] {
-            if address.is_none() {
-                return Err(RigError::Asked(format!(
-                    "{}: {} has no IPv4 address, which load and probes need: `ip addr add` gives it one",
-                    host.name, host.interface
-                )));
-            }
+    /// Errors: an interface or the host isn't there, or what is sent from one to the other takes another way.
+    pub fn reach(inventory: Inventory, matrix: &Matrix) -> Result<Own, RigError> {
+        if let Some(mtu) = matrix.vary.mtu.iter().find(|mtu| **mtu < LEAST_OF_IPV6) {
+            return Err(RigError::Asked(format!(
+                "an MTU of {mtu} takes IPv6 away from an interface, with its addresses: on interfaces of your own use {LEAST_OF_IPV6} or more"
+            )));
         }
-        Ok(own)
+        let near = usect_lab::named(&inventory.near.interface)?;
+        let (mut far, found) = reach(&inventory.far).map_err(|unstarted| unstarted.why)?;
+        let no_address = || LabError::NoAddress { interface: inventory.far.interface.clone() };
+        let ways = (near.address, found.address.ok_or_else(no_address)?);
+        end::check_way(&near, ways.1)?;
+        if let (Some(to), Err(Became::Failed(why) | Became::Unavailable(why))) =
+            (ways.0, ways.0.map_or(Ok(Answer::Done), |to| far.ask(Order::CheckWay { to })))
+        {
+            return Err(RigError::Asked(format!("{why} (the way back to {to})")));
+        }
+        Ok(Own { inventory, near, far, found })
     }
 
     /// The ends in words.
     pub fn ends(&self) -> Vec<String> {
         let Inventory { near, far } = &self.inventory;
-        let words = |host: &Host, address: Option<std::net::Ipv4Addr>| {
+        let words = |host: &Host, address: Option<Ipv4Addr>| {
             let address = address.map_or("no address".into(), |address| address.to_string());
             format!("{}, {}, {address}", host.name, host.interface)
         };
@@ -68,29 +79,38 @@ impl Own {
         self.inventory.far.ssh.as_ref().map(|_| self.inventory.far.name.as_str())
     }
 
-    /// The two ends of a trial.
-    pub(super) fn ends_for(&mut self, way: Way) -> Result<(Here, std::net::Ipv4Addr, &mut End), Became> {
+    /// The near end of a trial, the far one, and the far one's address.
+    pub(super) fn ends_for(&mut self, way: Way) -> Result<(Here, &mut End, Ipv4Addr), Became> {
         if way != Way::Direct {
             return Err(Became::Unavailable(format!(
                 "what stands between interfaces of one's own is as it is, and can't be {way}: measure without `path`"
             )));
         }
-        if matches!(&self.far, End::There(agent) if agent.is_gone()) {
-            (self.far, self.found) = reach(&self.inventory.far)?;
+        let begun = Instant::now();
+        while self.far.is_gone() {
+            match reach(&self.inventory.far) {
+                Ok(reached) => (self.far, self.found) = reached,
+                // One that nobody speaks to any more ends after some time.
+                Err(Unstarted { refused: true, .. }) if begun.elapsed() < agent::SILENCE + BLINK => {
+                    std::thread::sleep(BLINK);
+                }
+                Err(unstarted) => return Err(unstarted.why.into()),
+            }
         }
-        let address = self.found.address.ok_or_else(|| Became::Failed("the far end has lost its address".into()))?;
+        let no_address = || LabError::NoAddress { interface: self.inventory.far.interface.clone() };
+        let address = self.found.address.ok_or_else(no_address).map_err(RigError::from)?;
         let account = if self.inventory.far.ssh.is_some() { "usect, first end" } else { BOTH };
-        Ok((Here::at(self.near.clone(), Some(account)), address, &mut self.far))
+        Ok((Here::at(self.near.clone(), Some(account)), &mut self.far, address))
     }
 }
 
 /// Who accounts for both ends where they are on one host.
 pub(super) const BOTH: &str = "usect, both ends";
 
-fn reach(host: &Host) -> Result<(End, Found), RigError> {
+fn reach(host: &Host) -> Result<(End, Found), Unstarted> {
     match &host.ssh {
         None => {
-            let here = Here::at(usect_lab::named(&host.interface)?, None);
+            let here = Here::at(usect_lab::named(&host.interface).map_err(RigError::from)?, None);
             let found = here.found();
             Ok((End::Here(Box::new(here)), found))
         }
@@ -108,8 +128,13 @@ pub fn serve(interface: &str, stop: &AtomicBool) -> Result<(), RigError> {
     let mut here = Here::at(usect_lab::named(interface)?, Some("usect, second end"));
     let served = agent::serve(&mut here, std::io::stdin(), std::io::stdout(), stop);
     // Whatever the last order was.
-    let _ = here.obey(Order::Clear);
-    served.map_err(|e| RigError::Asked(e.to_string()))
+    let cleared = here.obey(Order::Clear);
+    served.map_err(|e| RigError::Asked(e.to_string()))?;
+    match cleared {
+        Ok(_) => Ok(()),
+        Err(Became::Failed(why) | Became::Unavailable(why)) => Err(RigError::Asked(why)),
+        Err(Became::Seen(_)) => unreachable!("clearing sees nothing"),
+    }
 }
 
 /// What an end answers to an order that has no other answer.
