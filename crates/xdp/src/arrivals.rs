@@ -14,6 +14,7 @@ use usect_core::histogram::Histogram;
 
 #[repr(C)]
 struct State {
+    on: AtomicU64,
     gaps: [AtomicU64; buckets::LEN],
     last: AtomicU64,
     packets: AtomicU64,
@@ -41,11 +42,11 @@ pub struct Arrived {
 }
 
 impl Arrivals {
-    /// Begins to look at the IPv4 packets of a TCP or UDP port, of either end, that arrive at an interface of the calling thread's
+    /// Gets ready to look at the IPv4 packets of a TCP or UDP port, of either end, that arrive at an interface of the calling thread's
     /// namespace.
     ///
     /// Errors: the kernel refuses the program, or a packet socket.
-    pub fn watch(ifindex: u32, port: u16) -> Result<Arrivals, XdpError> {
+    pub fn prepare(ifindex: u32, port: u16) -> Result<Arrivals, XdpError> {
         let mut object = MaybeUninit::uninit();
         let open = ArrivalsSkelBuilder::default().open(&mut object);
         let mut open = open.map_err(|e| XdpError::bpf("opening the program that sees arrivals", e))?;
@@ -57,10 +58,9 @@ impl Arrivals {
         Ok(Arrivals { socket, state })
     }
 
-    /// Forgets what arrived so far.
-    pub fn restart(&self) {
-        let State { gaps, last: _, packets, segments } = &*self.state;
-        gaps.iter().chain([packets, segments]).for_each(|count| count.store(0, Relaxed));
+    /// Begins to look.
+    pub fn begin(&self) {
+        self.state.on.store(1, Relaxed);
     }
 
     /// What arrived so far; no more is looked at.
@@ -87,7 +87,8 @@ mod tests {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let other = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = receiver.local_addr().unwrap().port();
-        let arrivals = Arrivals::watch(lo.index, port).unwrap();
+        let arrivals = Arrivals::prepare(lo.index, port).unwrap();
+        arrivals.begin();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         for _ in 0..10 {
             for to in [&receiver, &other] {

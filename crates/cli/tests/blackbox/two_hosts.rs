@@ -170,7 +170,7 @@ fn a_matrix_is_measured_between_two_hosts_over_ssh() {
     let Some(inventory) = hosts.sshd() else { return };
     let before = hosts.settings();
     let file = hosts.matrix(
-        "offloads = [\"tso on gso on gro on\", \"tso off gso off gro off\"]\nqueue = [\"pfifo limit 500\"]\nmtu = [1400]\npath = [\"direct\", \"bridge\"]\n\
+        "offloads = [\"tx on sg on tso on gso on gro on\", \"tso off gso off gro off\"]\nqueue = [\"pfifo limit 500\"]\nmtu = [1400]\npath = [\"direct\", \"bridge\"]\n\
          load = [\"none\", \"tcp\", \"udp 20M\"]\ndirection = [\"forward\", \"back\"]",
     );
     hosts.world.succeeds(&["matrix", &file, "--quick", "--inventory", &inventory]);
@@ -274,11 +274,16 @@ fn a_far_host_that_is_not_as_it_should_be_is_told_in_a_sentence() {
     refuses("/none.ini", "can't be read");
     // What would go over another interface, or change more than is put back.
     let ssh = hosts.pretend("");
-    let other = hosts.inventory(&ssh, "usect_interface=lo");
-    refuses(&other, "lo has no IPv4 address");
-    output("ip", &["-n", "lab-rx", "addr", "add", "198.18.0.9/24", "dev", "lo"]);
-    refuses(&other, "leaves by r0, not by lo");
-    output("ip", &["-n", "lab-rx", "addr", "del", "198.18.0.9/24", "dev", "lo"]);
+    refuses(&hosts.inventory(&ssh, "usect_interface=lo"), "leaves by lo, not by t0");
+    let other = |args: &str| output("ip", &[&["-n", "lab-rx"], &args.split(' ').collect::<Vec<_>>()[..]].concat());
+    other("link add name v0 type veth peer name v1");
+    refuses(&hosts.inventory(&ssh, "usect_interface=v0"), "v0 has no IPv4 address");
+    other("addr add 198.18.0.9/24 dev v0");
+    refuses(&hosts.inventory(&ssh, "usect_interface=v0"), "beta: v0 is down");
+    other("link set v0 up");
+    other("link set v1 up");
+    refuses(&hosts.inventory(&ssh, "usect_interface=v0"), "leaves by r0, not by v0");
+    other("link del v0");
     let small = hosts.world.file("small.toml", "title = \"\"\n[vary]\nmtu = [1500, 1000]\n");
     let good = hosts.inventory(&ssh, "usect_interface=r0");
     let sentence = hosts.world.refuses(&["matrix", &small, "--quick", "--inventory", &good]);

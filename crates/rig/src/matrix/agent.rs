@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use usect_core::inventory::Ssh;
 use usect_core::matrix::Became;
@@ -51,6 +52,8 @@ pub(super) struct Agent {
     input: Input,
     lines: mpsc::Receiver<String>,
     complaints: Arc<Mutex<String>>,
+    /// Reads them.
+    listener: JoinHandle<()>,
     /// It has said who it is.
     met: bool,
     /// Nothing more can be asked.
@@ -72,9 +75,10 @@ impl Agent {
         // A Ctrl-C at the terminal is for us, who end it.
         command.process_group(0);
         let mut child = command.spawn().map_err(|e| failed(&format!("`{}` can't be started", ssh.program), e))?;
-        let (lines, complaints) = (lines_of(child.stdout.take()), last_line_of(child.stderr.take()));
+        let (lines, (complaints, listener)) = (lines_of(child.stdout.take()), last_line_of(child.stderr.take()));
         let input = Arc::new(Mutex::new(child.stdin.take()));
-        let mut agent = Agent { name: name.to_owned(), child, input, lines, complaints, met: false, gone: false };
+        let mut agent =
+            Agent { name: name.to_owned(), child, input, lines, complaints, listener, met: false, gone: false };
         agent.carry(program);
         match agent.answer(CARRIED) {
             Ok(Answer::Found(found)) => {
@@ -149,7 +153,9 @@ impl Agent {
     /// Why nothing comes any more, or not in time; it is ended.
     fn why_gone(&mut self, patience: Duration) -> String {
         let begun = Instant::now();
-        while self.child.try_wait().is_ok_and(|ended| ended.is_none()) && begun.elapsed() < BLINK * 50 {
+        let over =
+            |agent: &mut Agent| agent.listener.is_finished() && agent.child.try_wait().is_ok_and(|it| it.is_some());
+        while !over(self) && begun.elapsed() < BLINK * 50 {
             std::thread::sleep(BLINK);
         }
         let status = self.child.try_wait().ok().flatten();
@@ -236,17 +242,17 @@ fn lines_of(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String
 }
 
 /// The last line that isn't empty.
-fn last_line_of(stream: Option<impl Read + Send + 'static>) -> Arc<Mutex<String>> {
+fn last_line_of(stream: Option<impl Read + Send + 'static>) -> (Arc<Mutex<String>>, JoinHandle<()>) {
     let last: Arc<Mutex<String>> = Arc::default();
     let into = last.clone();
-    std::thread::spawn(move || {
+    let listener = std::thread::spawn(move || {
         for line in stream.map(BufReader::new).into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
             if !line.trim().is_empty() {
                 *complaint(&into) = line;
             }
         }
     });
-    last
+    (last, listener)
 }
 
 /// The other process, seen from within: obeys until nobody orders any more, or `stop` is set.

@@ -203,7 +203,7 @@ impl Here {
         let Link { netns, interface, index, .. } = &self.link;
         let netns = netns.as_deref();
         let queue = queue::Watch::begin(netns, interface, *index).map_err(loading)?;
-        let arrivals = || Ok::<_, RigError>(within(netns, || Arrivals::watch(*index, PORT))??);
+        let arrivals = || Ok::<_, RigError>(within(netns, || Arrivals::prepare(*index, PORT))??);
         self.doing.watch = Watch::Ready(queue, receives.then(arrivals).transpose()?);
         Ok(())
     }
@@ -214,7 +214,7 @@ impl Here {
         let mut processes: Vec<Who> = beside;
         processes.extend(self.account.map(|name| Who { name: name.into(), pid: std::process::id() }));
         processes.extend(self.doing.server.as_ref().map(|server| Who { name: SECOND_END.into(), pid: server.pid() }));
-        arrivals.iter().for_each(Arrivals::restart);
+        arrivals.iter().for_each(Arrivals::begin);
         let (looking, usage) = (Looking::begin(queue), Usage::begin(processes));
         self.doing.watch = Watch::Going { looking, arrivals, usage };
     }

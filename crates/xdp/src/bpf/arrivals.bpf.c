@@ -17,6 +17,7 @@ const volatile struct config {
 } config = {};
 
 struct {
+	__u64 on;       /* whether anything is counted yet */
 	__u64 gaps[BUCKETS];
 	__u64 last;     /* when the one before came; 0: none did */
 	__u64 packets;  /* as the host sees them */
@@ -31,6 +32,8 @@ int arrivals(struct __sk_buff *skb)
 	__u16 ports[2];
 	__u32 i;
 
+	if (!state.on)
+		return 0;
 	if (bpf_skb_load_bytes(skb, ETHERNET, &head, 1) || bpf_skb_load_bytes(skb, ETHERNET + PROTOCOL, &protocol, 1))
 		return 0;
 	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP)
