@@ -230,7 +230,7 @@ mod tests {
         let rows = rows(&measured);
         let labels: Vec<&str> = rows.iter().map(|row| row.label.as_str()).collect();
         assert_eq!(labels, ["pfifo, direct", "pfifo, ovs"]);
-        assert!(rows.iter().all(|row| row.trials == 3 && row.figures[0].is_some() && row.figures[3].is_none()));
+        assert!(rows.iter().all(|row| row.trials == 3 && row.figures[0].is_some() && row.figures[4].is_none()));
         let told: Vec<String> = told(&measured)
             .into_iter()
             .map(|moved| format!("{}: {}: {}", moved.figure, step(moved), amount(moved)))
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn without_repetitions_nothing_is_called_anything() {
         let measured = measured(1);
-        assert!(told(&measured).is_empty() && nothing(&measured).contains("--runs 2"));
+        assert!(told(&measured).is_empty() && nothing(&measured).contains("takes two trials"));
         assert_eq!(missing(&measured)[0].1, "not available, in 2 trials: no sfq");
     }
 
