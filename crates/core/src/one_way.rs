@@ -31,7 +31,7 @@ pub struct Exchange {
 }
 
 /// The two ways apart.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct OneWay {
     /// Latency there, in nanoseconds.
     pub forward: Histogram,
@@ -49,7 +49,7 @@ pub fn split(wanted: &[Exchange], beside: &[Exchange]) -> Option<OneWay> {
     let mut all: Vec<(Exchange, bool)> = wanted.iter().map(|exchange| (*exchange, true)).collect();
     all.extend(beside.iter().map(|exchange| (*exchange, false)));
     all.sort_unstable_by_key(|(exchange, _)| exchange.there);
-    let mut apart = OneWay { forward: Histogram::default(), back: Histogram::default(), bound_ns: 0, left_out: 0 };
+    let mut apart = OneWay::default();
     let begin = all.first()?.0.there;
     // In equal parts: a short one at the end would say little.
     let span = u128::from(all.last()?.0.there - begin) + 1;
@@ -61,7 +61,7 @@ pub fn split(wanted: &[Exchange], beside: &[Exchange]) -> Option<OneWay> {
 
 /// The same where both ends have one clock: nothing is unknown.
 pub fn split_by_one_clock(exchanges: &[Exchange]) -> Option<OneWay> {
-    let mut apart = OneWay { forward: Histogram::default(), back: Histogram::default(), bound_ns: 0, left_out: 0 };
+    let mut apart = OneWay::default();
     for exchange in exchanges {
         match (exchange.there.checked_sub(exchange.left), exchange.back.checked_sub(exchange.there)) {
             (Some(forward), Some(back)) => {

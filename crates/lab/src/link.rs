@@ -32,6 +32,15 @@ pub struct Link {
     pub carrier: bool,
 }
 
+impl Link {
+    /// Its first IPv4 address, where one is needed.
+    ///
+    /// Errors: it has none.
+    pub fn ipv4(&self) -> Result<Ipv4Addr, LabError> {
+        self.address.ok_or_else(|| LabError::NoAddress { interface: self.interface.clone() })
+    }
+}
+
 /// One interface as `ip -json -details address` prints it.
 #[derive(Debug, Deserialize)]
 struct Shown {
@@ -89,9 +98,8 @@ struct Routed {
 
 /// Fails where what is sent to an address from the interface's own doesn't leave by it.
 pub fn check_route(link: &Link, to: Ipv4Addr) -> Result<(), LabError> {
-    let Link { netns, interface, address, .. } = link;
-    let own = address.ok_or_else(|| LabError::NoAddress { interface: interface.clone() })?;
-    let (to_text, from) = (to.to_string(), own.to_string());
+    let Link { netns, interface, .. } = link;
+    let (to_text, from) = (to.to_string(), link.ipv4()?.to_string());
     let text = run(netns.as_deref(), "ip", &["-json", "route", "get", &to_text, "from", &from])?;
     let output = |why: String| LabError::Output { command: "ip -json route get".to_owned(), why };
     let routes: Vec<Routed> = serde_json::from_str(&text).map_err(|e| output(e.to_string()))?;

@@ -277,7 +277,7 @@ pub(super) fn serve(
         let line = serde_json::to_string(answer)?;
         answers.send(format!("{line}\n")).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     };
-    say(&Answer::Found(Box::new(end.found())))?;
+    say(&Answer::Found(Box::new(end.found().map_err(io::Error::other)?)))?;
     let (lines, mut heard) = (lines_of(Some(input)), Instant::now());
     while !stop.load(Relaxed) {
         match lines.recv_timeout(BLINK) {

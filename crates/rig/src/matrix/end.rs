@@ -16,7 +16,7 @@ use usect_core::matrix::{self, Became, Distribution, Queue, SECOND_END, Settings
 use usect_core::scenario::Stamp;
 use usect_dut::{Reflector, Remember};
 use usect_lab::ends::Setup;
-use usect_lab::{LabError, Link, audit, within};
+use usect_lab::{Link, audit, within};
 use usect_load::LoadError;
 use usect_load::iperf::{PORT, Server};
 use usect_load::queue;
@@ -79,7 +79,7 @@ pub(super) enum Answer {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Found {
     pub(super) interface: String,
-    pub(super) address: Option<Ipv4Addr>,
+    pub(super) address: Ipv4Addr,
     /// Its host and its interface.
     pub(super) environment: Environment,
 }
@@ -154,16 +154,17 @@ impl Here {
     }
 
     /// Who it is.
-    pub(super) fn found(&self) -> Found {
+    ///
+    /// Errors: its interface has no address.
+    pub(super) fn found(&self) -> Result<Found, RigError> {
         let mut environment = audit::host();
         environment.extend(audit::interface(&self.link));
-        Found { interface: self.link.interface.clone(), address: self.link.address, environment }
+        Ok(Found { interface: self.link.interface.clone(), address: self.address()?, environment })
     }
 
     /// Its address, where it has one.
     pub(super) fn address(&self) -> Result<Ipv4Addr, RigError> {
-        let Link { address, interface, .. } = &self.link;
-        Ok(address.ok_or_else(|| LabError::NoAddress { interface: interface.clone() })?)
+        Ok(self.link.ipv4()?)
     }
 
     pub(super) fn obey(&mut self, order: Order) -> Result<Answer, Became> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use usect_core::environment::Environment;
 use usect_core::inventory::{Host, Inventory};
 use usect_core::matrix::{Became, Matrix, Way};
-use usect_lab::{LabError, Link};
+use usect_lab::Link;
 
 /// Least MTU of IPv6 (RFC 8200 §5).
 const LEAST_OF_IPV6: u16 = 1280;
@@ -44,13 +44,10 @@ impl Own {
         }
         let near = usect_lab::named(&inventory.near.interface)?;
         let (mut far, found) = reach(&inventory.far).map_err(|unstarted| unstarted.why)?;
-        let no_address = || LabError::NoAddress { interface: inventory.far.interface.clone() };
-        let ways = (near.address, found.address.ok_or_else(no_address)?);
-        end::check_way(&near, ways.1)?;
-        if let (Some(to), Err(Became::Failed(why) | Became::Unavailable(why))) =
-            (ways.0, ways.0.map_or(Ok(Answer::Done), |to| far.ask(Order::CheckWay { to })))
-        {
-            return Err(RigError::Asked(format!("{why} (the way back to {to})")));
+        end::check_way(&near, found.address)?;
+        let back = near.ipv4()?;
+        if let Err(Became::Failed(why) | Became::Unavailable(why)) = far.ask(Order::CheckWay { to: back }) {
+            return Err(RigError::Asked(format!("{why} (the way back to {back})")));
         }
         Ok(Own { inventory, near, far, found })
     }
@@ -62,7 +59,7 @@ impl Own {
             let address = address.map_or("no address".into(), |address| address.to_string());
             format!("{}, {}, {address}", host.name, host.interface)
         };
-        vec![words(near, self.near.address), words(far, self.found.address)]
+        vec![words(near, self.near.address), words(far, Some(self.found.address))]
     }
 
     /// What is known of their interfaces, and of a host that is another one, below `far.`.
@@ -97,10 +94,8 @@ impl Own {
                 Err(unstarted) => return Err(unstarted.why.into()),
             }
         }
-        let no_address = || LabError::NoAddress { interface: self.inventory.far.interface.clone() };
-        let address = self.found.address.ok_or_else(no_address).map_err(RigError::from)?;
         let account = if self.inventory.far.ssh.is_some() { "usect, first end" } else { BOTH };
-        Ok((Here::at(self.near.clone(), Some(account)), &mut self.far, address))
+        Ok((Here::at(self.near.clone(), Some(account)), &mut self.far, self.found.address))
     }
 }
 
@@ -111,7 +106,7 @@ fn reach(host: &Host) -> Result<(End, Found), Unstarted> {
     match &host.ssh {
         None => {
             let here = Here::at(usect_lab::named(&host.interface).map_err(RigError::from)?, None);
-            let found = here.found();
+            let found = here.found()?;
             Ok((End::Here(Box::new(here)), found))
         }
         Some(ssh) => {
