@@ -1,12 +1,10 @@
 //! The processes of this host, as proc(5) lists them, and what those that aren't ours took of its cores meanwhile.
 
-use crate::audit::CpuTimes;
+use crate::audit::{CpuTimes, TICKS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Instant;
 
-/// Ticks in a second: USER_HZ, the same on every x86-64.
-const TICKS: f64 = 100.0;
 /// The parent of every thread of the kernel's.
 const KTHREADD: u32 = 2;
 

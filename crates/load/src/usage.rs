@@ -1,4 +1,4 @@
-//! What cores and processes did between two moments, as the kernel accounts for it (proc(5)), in ticks of 10 ms.
+//! What cores and processes did between two moments, as the kernel accounts for it (proc(5)), in ticks of 10 ms: of cores, what they were not idle.
 
 use std::time::Instant;
 use usect_core::matrix::Used;

@@ -209,7 +209,8 @@ impl Response {
         Some(Bounded { low: mean.low.max(0.0), ..mean })
     }
 
-    fn value(&self, tried: &Tried) -> Option<f64> {
+    /// The same of what became of it; none where it wasn't measured.
+    pub fn value(&self, tried: &Tried) -> Option<f64> {
         match &tried.became {
             Became::Seen(seen) => self.of(seen),
             Became::Unavailable(_) | Became::Failed(_) => None,

@@ -19,6 +19,7 @@ pub use devices::management_interrupts;
 pub use interface::interface;
 pub(crate) use text::{chosen, coalescing};
 pub use times::CpuTimes;
+pub(crate) use times::TICKS;
 pub use waited::Waited;
 
 use std::fs;

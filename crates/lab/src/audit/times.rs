@@ -6,15 +6,18 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 use usect_core::environment::Environment;
 
+/// Ticks in a second: USER_HZ, the same on every x86-64.
+pub(crate) const TICKS: f64 = 100.0;
+
 /// Columns of a `cpuN` line of `/proc/stat`, in ticks. The rest, time of guests, is part of the first two.
 const COLUMNS: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
 
 /// Columns that are told: who else used the core, and how much of it nobody did.
 const TOLD: [(&str, usize); 5] = [("system", 2), ("idle", 3), ("irq", 5), ("softirq", 6), ("steal", 7)];
 
-/// Columns in which a core works, and in which the hypervisor has it.
-const BUSY: [usize; 5] = [0, 1, 2, 5, 6];
-const STOLEN: [usize; 1] = [7];
+/// Columns in which a core doesn't work, of which the last is the hypervisor's.
+const AWAY: [usize; 3] = [3, 4, STOLEN];
+const STOLEN: usize = 7;
 
 /// A reading of `/proc/stat`, `/proc/interrupts` and `/proc/softirqs`.
 #[derive(Debug, Clone)]
@@ -49,7 +52,13 @@ impl CpuTimes {
     pub fn steal_since(&self, earlier: &CpuTimes) -> Environment {
         let seconds = self.taken.duration_since(earlier.taken).as_secs_f64();
         let mut facts = Environment::default();
-        self.stat.shares_since(&earlier.stat, &mut facts);
+        for (name, column) in TOLD {
+            for (core, share) in self.shares_since(earlier, &[column]) {
+                let told = share.map(|share| format!("{:.2}%", 100.0 * share));
+                let none = || "n/a: less than a tick has passed".to_owned();
+                facts.set(format!("{name}.cpu{core}"), told.unwrap_or_else(none));
+            }
+        }
         let switches = self.stat.context_switches.saturating_sub(earlier.stat.context_switches);
         facts.set("context_switches", per_second(switches, seconds));
         rates(&mut facts, "interrupts", &self.interrupts, &earlier.interrupts, seconds);
@@ -58,14 +67,30 @@ impl CpuTimes {
     }
 
     /// What share of its time each core worked since an earlier reading: was neither idle, nor waiting for a disk, nor taken away by
-    /// the hypervisor. None of cores for which less than a tick has passed.
+    /// the hypervisor. Time that is idle the kernel measures; work it only samples at its own ticks, and so it misses, or counts several
+    /// times over, what timers start at the same moment after each tick. What isn't idle is therefore what worked. None of cores for which
+    /// less than a tick has passed.
     pub fn busy_since(&self, earlier: &CpuTimes) -> Vec<(usize, f64)> {
-        self.stat.share_since(&earlier.stat, &BUSY)
+        let away = self.shares_since(earlier, &AWAY);
+        away.into_iter().filter_map(|(core, away)| Some((core, 1.0 - away?))).collect()
     }
 
     /// What share of its time the hypervisor took of each core since an earlier reading, where it tells.
     pub(crate) fn stolen_since(&self, earlier: &CpuTimes) -> Vec<(usize, f64)> {
-        self.stat.share_since(&earlier.stat, &STOLEN)
+        let stolen = self.shares_since(earlier, &[STOLEN]);
+        stolen.into_iter().filter_map(|(core, stolen)| Some((core, stolen?))).collect()
+    }
+
+    /// Of each core, what share of the time since an earlier reading fell in some columns; none where no tick was counted at all.
+    fn shares_since(&self, earlier: &CpuTimes, columns: &[usize]) -> Vec<(usize, Option<f64>)> {
+        let passed = TICKS * self.taken.duration_since(earlier.taken).as_secs_f64();
+        let sum = |ticks: &mut dyn Iterator<Item = u64>| ticks.fold(0, u64::saturating_add);
+        let share = |(core, spent): (usize, Vec<u64>)| {
+            let part = sum(&mut columns.iter().map(|column| spent[*column])) as f64;
+            let counted = passed >= 1.0 && sum(&mut spent.iter().copied()) > 0;
+            (core, counted.then(|| (part / passed).min(1.0)))
+        };
+        self.stat.spent_since(&earlier.stat).map(share).collect()
     }
 }
 
@@ -85,38 +110,12 @@ impl Stat {
         stat
     }
 
-    /// Of each core, what share of its ticks fell in some columns.
-    fn share_since(&self, earlier: &Stat, columns: &[usize]) -> Vec<(usize, f64)> {
-        let share = |(core, spent, total): (usize, Vec<u64>, u64)| {
-            let busy = columns.iter().fold(0_u64, |sum, column| sum.saturating_add(spent[*column]));
-            (total > 0).then_some((core, busy as f64 / total as f64))
-        };
-        self.spent_since(earlier).filter_map(share).collect()
-    }
-
-    /// Of each core, the ticks in each column since an earlier reading, and all of them.
-    fn spent_since(&self, earlier: &Stat) -> impl Iterator<Item = (usize, Vec<u64>, u64)> {
+    /// Of each core, the ticks in each column since an earlier reading.
+    fn spent_since(&self, earlier: &Stat) -> impl Iterator<Item = (usize, Vec<u64>)> {
         self.cores.iter().filter_map(|(core, now)| {
             let then = earlier.cores.get(core)?;
-            let spent: Vec<u64> = now.iter().zip(then).map(|(now, then)| now.saturating_sub(*then)).collect();
-            let total = spent.iter().fold(0_u64, |sum, ticks| sum.saturating_add(*ticks));
-            Some((*core, spent, total))
+            Some((*core, now.iter().zip(then).map(|(now, then)| now.saturating_sub(*then)).collect()))
         })
-    }
-
-    fn shares_since(&self, earlier: &Stat, facts: &mut Environment) {
-        for (core, spent, total) in self.spent_since(earlier) {
-            for (name, column) in TOLD {
-                facts.set(format!("{name}.cpu{core}"), share(spent[column], total));
-            }
-        }
-    }
-}
-
-fn share(part: u64, whole: u64) -> String {
-    match whole {
-        0 => "n/a: less than a tick has passed".to_owned(),
-        _ => format!("{:.2}%", 100.0 * part as f64 / whole as f64),
     }
 }
 
@@ -163,15 +162,15 @@ mod tests {
         let start = Instant::now();
         let first = times(STAT, "CPU0 CPU1\nLOC: 10 20 Local\nRES: 1 1 x\n", start);
         let later = STAT.replace("80 0 2 3 9", "175 0 2 3 14").replace("ctxt 600", "ctxt 700");
-        let second = times(&later, "CPU0 CPU1\nLOC: 30 20 Local\nRES: 1 1 x\n", start + Duration::from_secs(2));
+        let second = times(&later, "CPU0 CPU1\nLOC: 30 20 Local\nRES: 1 1 x\n", start + Duration::from_secs(1));
         let facts = second.steal_since(&first);
         assert_eq!((facts.get("steal.cpu0"), facts.get("idle.cpu0")), (Some("5.00%"), Some("95.00%")));
         assert_eq!(second.busy_since(&first), [(0, 0.0)]);
-        let busy = times("cpu0 15 0 3 165 0 3 3 9\n", "", start);
-        assert_eq!(busy.busy_since(&first), [(0, 13.0 / 98.0)], "10 user, 2 system, 1 irq of 98");
+        let busy = times("cpu0 15 0 3 120 5 3 3 14\n", "", start + Duration::from_secs(1));
+        assert_eq!(busy.busy_since(&first), [(0, 0.5)], "40 idle, 5 waited, 5 stolen of 100, whatever the samples say");
         assert_eq!(facts.get("steal.cpu7"), Some("n/a: less than a tick has passed"));
-        assert_eq!(facts.get("context_switches"), Some("50.0/s"));
-        assert_eq!(facts.get("interrupts.cpu0.LOC"), Some("10.0/s"));
+        assert_eq!(facts.get("context_switches"), Some("100.0/s"));
+        assert_eq!(facts.get("interrupts.cpu0.LOC"), Some("20.0/s"));
         assert_eq!((facts.get("interrupts.cpu1"), facts.get("interrupts.cpu1.LOC")), (Some("0.0/s"), None));
     }
 

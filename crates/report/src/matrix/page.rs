@@ -26,6 +26,8 @@ struct View {
     /// Whether the figures are those of paper 004.
     papers: bool,
     figures: Vec<Caption>,
+    /// Figures that were 0 throughout, of which there is no picture.
+    zeroes: String,
     moved: Option<Grid>,
     moves: &'static str,
     nothing: &'static str,
@@ -116,10 +118,11 @@ pub(crate) fn html(runs: &[StoredRun]) -> Option<Result<String, PageError>> {
     }
     let each: Vec<(Option<char>, &Measured)> =
         all.iter().enumerate().map(|(i, measured)| (letter(runs.len(), i), *measured)).collect();
-    let figures: Vec<Figure> = RESPONSES.iter().filter_map(|response| figure(response, &each)).collect();
-    let effects = each
-        .iter()
-        .flat_map(|(letter, one)| RESPONSES.iter().filter_map(move |response| effects(*letter, response, one)));
+    let drawn = |response: &&Response| !is_zero(response, &each);
+    let figures: Vec<Figure> = RESPONSES.iter().filter(drawn).filter_map(|response| figure(response, &each)).collect();
+    let effects = each.iter().flat_map(|(letter, one)| {
+        RESPONSES.iter().filter(drawn).filter_map(move |response| effects(*letter, response, one))
+    });
     let plots = Plots { effects: effects.collect(), figures };
     Some(render(&MATRIX, View::of(runs, &each, &plots), &plots))
 }
@@ -165,6 +168,12 @@ impl View {
             ways_reading: WAYS_READING,
             papers,
             figures: captions.collect(),
+            zeroes: RESPONSES
+                .iter()
+                .filter(|response| is_zero(response, each))
+                .map(|one| one.name)
+                .collect::<Vec<_>>()
+                .join("; "),
             moved: Grid::of_some(["figure", "setting", "moves it by"], lines.collect()),
             moves: MOVES,
             nothing: each.first().map_or("", |(_, one)| nothing(one)),
@@ -234,6 +243,12 @@ impl Roles {
         let panels = others().filter(|factor| Some(*factor) != colours).collect();
         Roles { along, colours, panels }
     }
+}
+
+/// Whether a response was seen and was 0 in every trial, so that a picture of it would be empty.
+fn is_zero(response: &Response, each: &[(Option<char>, &Measured)]) -> bool {
+    let mut seen = each.iter().flat_map(|(_, one)| &one.trials).filter_map(|tried| response.value(tried)).peekable();
+    seen.peek().is_some() && seen.all(|value| value == 0.0)
 }
 
 /// A response over all cells; none where no trial has it.
