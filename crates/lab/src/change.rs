@@ -44,7 +44,11 @@ impl Change {
         let differs = |((setting, value), before): (&(Setting, String), &Result<String, String>)| {
             before.as_ref().ok().filter(|before| *before != value).map(|before| (setting.clone(), before.clone()))
         };
-        let before: Vec<(Setting, String)> = wanted.iter().zip(&read).filter_map(differs).collect();
+        let changed: Vec<(Setting, String)> = wanted.iter().zip(&read).filter_map(differs).collect();
+        let members = changed.iter().flat_map(|(setting, _)| setting.members());
+        let members = members.filter_map(|member| member.read().ok().map(|now| (member, now)));
+        // First, and so put back last: what stands for them switches them all alike.
+        let before: Vec<(Setting, String)> = members.chain(changed.iter().cloned()).collect();
         let text = serde_json::to_string(&before)
             .map_err(|e| LabError::Failed { command: "writing down settings".into(), why: e.to_string() })?;
         let noted = settings::note(kind, netns, name, &text)?;

@@ -82,9 +82,13 @@ impl Companion {
     }
 
     /// What it printed, and the line that it complained with, once it has ended: the first one that tells of an error, or the last. At that
-    /// time it is ended.
+    /// time it is interrupted, on which programs like `ping` tell what they saw so far.
     pub fn output(mut self, due: Instant) -> (String, Option<String>) {
         self.wait(due.saturating_duration_since(Instant::now()));
+        if self.ended().is_none() {
+            let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT);
+            self.wait(PATIENCE);
+        }
         self.end();
         let text = |output: Option<Output>| output.map_or(String::new(), Output::so_far);
         let complaints = text(self.complaints.take());

@@ -4,13 +4,15 @@
 use crate::change::{self, Change, Outcome};
 use crate::error::LabError;
 use crate::link::Link;
-use crate::setting::{BY_DEFAULT, Of, Setting};
+use crate::setting::{BY_DEFAULT, Of, Setting, UNKNOWN};
 use usect_core::matrix::{Became, Settings, Words};
 
 /// How it is written down.
 const KIND: &str = "end";
 /// What `tc` says where the kernel has no queueing discipline of a name.
 const NO_SUCH_KIND: &str = "qdisc kind is unknown";
+/// What is said of a program that is missing.
+const NOT_INSTALLED: &str = "is not installed";
 
 /// An interface that was set up; dropping this puts it back.
 #[derive(Debug)]
@@ -67,9 +69,11 @@ fn check(link: &Link, setting: &Setting, value: &str) -> Result<(), Became> {
         (Of::Feature(_), _) if !["on", "off"].contains(&value) => {
             Err(Became::Failed(format!("a feature is on or off, and {setting} is to be {value:?}")))
         }
+        (_, Err(why)) if why.contains(NOT_INSTALLED) => Err(Became::Unavailable(why)),
         (Of::Feature(_) | Of::Queue, Err(why)) => Err(Became::Failed(why)),
+        (Of::Coalescing(_), Err(why)) if why.starts_with(UNKNOWN) => Err(Became::Failed(why)),
         (Of::Coalescing(_), Err(why)) => Err(Became::Unavailable(format!("{setting}: {why}"))),
-        (Of::Queue, Ok(now)) if now != BY_DEFAULT => Err(Became::Failed(format!(
+        (Of::Queue, Ok(now)) if !now.starts_with(BY_DEFAULT) => Err(Became::Failed(format!(
             "{} has a queueing discipline of its own ({now}), which could not be put back: take it away first",
             link.interface
         ))),
@@ -164,6 +168,14 @@ mod tests {
             let Err(Became::Failed(why)) = result else { panic!("{vary}: {result:?}") };
             assert!(why.contains(said), "{why}");
         }
+        assert_eq!(all(), before);
+        // One of several that `tso` stands for isn't as the others are.
+        shown("ethtool", &["-K", "t0", "tx", "on", "sg", "on", "tso", "on"]);
+        shown("ethtool", &["-K", "t0", "tx-tcp-mangleid-segmentation", "off"]);
+        let before = all();
+        let setup = as_said("offloads = [\"tso off\"]").unwrap();
+        assert!(all().1.contains("tcp-segmentation-offload: off"));
+        assert!(setup.put_back().is_empty());
         assert_eq!(all(), before);
     }
 }

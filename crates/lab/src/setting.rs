@@ -13,7 +13,7 @@ use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 
-pub(crate) use interface::{BY_DEFAULT, Of};
+pub(crate) use interface::{BY_DEFAULT, Of, UNKNOWN};
 
 /// Which setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +100,13 @@ impl Setting {
             Setting::Interface { netns, interface, .. } => link(netns.as_deref(), interface).is_ok(),
             Setting::Audit | Setting::Process { .. } | Setting::Others(_) => false,
         }
+    }
+
+    /// Settings that setting this one changes as well.
+    pub(crate) fn members(&self) -> Vec<Setting> {
+        let Setting::Interface { netns, interface, of } = self else { return Vec::new() };
+        let member = |of| Setting::Interface { netns: netns.clone(), interface: interface.clone(), of };
+        of.members(netns.as_deref(), interface).into_iter().map(member).collect()
     }
 
     /// Sets it.

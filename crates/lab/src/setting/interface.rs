@@ -5,8 +5,11 @@ use crate::program::run;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A queueing discipline that the kernel chose by itself.
+/// How a queueing discipline that the kernel chose by itself begins; what kinds it consists of follows.
 pub(crate) const BY_DEFAULT: &str = "default";
+
+/// How it is said that ethtool(8) doesn't know what it is asked for.
+pub(crate) const UNKNOWN: &str = "there is no";
 
 /// Short names of features, as ethtool(8) takes them, and the long ones that it prints.
 const SHORT: [(&str, &str); 12] = [
@@ -32,7 +35,7 @@ pub(crate) enum Of {
     Coalescing(String),
     /// A feature, by its short name or its long one: `tso`, `rx-gro-list`. It is `on` or `off`.
     Feature(String),
-    /// The root of its queueing disciplines: [`BY_DEFAULT`], or the words of `tc qdisc replace dev … root`, further commands behind semicolons.
+    /// The root of its queueing disciplines: [`BY_DEFAULT`] and kinds, or the words of `tc qdisc replace dev … root`, further commands behind semicolons.
     Queue,
 }
 
@@ -54,12 +57,15 @@ impl Of {
         let told = |program: &str, args: &[&str]| run(netns, program, args).map_err(|e| e.reason());
         match self {
             Of::Coalescing(parameter) => {
-                let found = coalescing(&told("ethtool", &["-c", interface])?, parameter);
-                found.ok_or_else(|| "the driver has no such parameter".into())
+                let printed = told("ethtool", &["-c", interface])?;
+                coalescing(&printed, parameter).ok_or_else(|| {
+                    let unknown = format!("{UNKNOWN} parameter {parameter:?}: see `ethtool -c {interface}`");
+                    if names(&printed, parameter) { "the driver has no such parameter".to_owned() } else { unknown }
+                })
             }
             Of::Feature(name) => {
                 let found = feature(&told("ethtool", &["-k", interface])?, name);
-                let on = found.ok_or_else(|| format!("there is no feature {name:?}: see `ethtool -k {interface}`"))?;
+                let on = found.ok_or_else(|| format!("{UNKNOWN} feature {name:?}: see `ethtool -k {interface}`"))?;
                 Ok(if on { "on" } else { "off" }.into())
             }
             Of::Queue => Ok(root(&told("tc", &["qdisc", "show", "dev", interface])?)),
@@ -74,7 +80,7 @@ impl Of {
         match self {
             Of::Coalescing(parameter) => told("ethtool", &["-C", interface, parameter, value]),
             Of::Feature(name) => told("ethtool", &["-K", interface, name, value]),
-            Of::Queue if value == BY_DEFAULT => told("tc", &["qdisc", "del", "dev", interface, "root"]),
+            Of::Queue if value.starts_with(BY_DEFAULT) => told("tc", &["qdisc", "del", "dev", interface, "root"]),
             Of::Queue => {
                 let commands = commands(interface, value)?;
                 let which = |command: &[&str]| {
@@ -85,6 +91,13 @@ impl Of {
                     .try_for_each(|command| told("tc", command).map_err(|why| format!("{why}{}", which(command))))
             }
         }
+    }
+
+    /// Features that are switched with it, where it stands for several, and where a driver can switch them: not all of them need be as it is.
+    pub(super) fn members(&self, netns: Option<&str>, interface: &str) -> Vec<Of> {
+        let Of::Feature(name) = self else { return Vec::new() };
+        let printed = run(netns, "ethtool", &["-k", interface]).unwrap_or_default();
+        members(&printed, name).into_iter().map(Of::Feature).collect()
     }
 
     /// Why what reads as it was asked for isn't so: a feature that stands for several is on when any of them is.
@@ -106,14 +119,34 @@ fn commands<'a>(interface: &'a str, value: &'a str) -> Result<Vec<Vec<&'a str>>,
     parts.iter().enumerate().map(command).collect()
 }
 
-/// The root among what `tc qdisc show` prints: `qdisc pfifo 8001: root refcnt 2 limit 1000p`. The kernel's own choice has no number.
+/// The root among what `tc qdisc show` prints: `qdisc pfifo 8001: root refcnt 2 limit 1000p`. The kernel's own choice has no number; what it
+/// chooses may be another kind when it chooses again, and so the kinds belong to it.
 fn root(printed: &str) -> String {
     let words = |line: &str| line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>();
-    let found = printed.lines().map(words).find(|words| words.get(2).is_some_and(|word| word == "root"));
+    let all: Vec<Vec<String>> = printed.lines().map(words).collect();
+    let found = all.iter().find(|words| words.get(2).is_some_and(|word| word == "root"));
     match found {
         Some(words) if words[1] != "0:" => words.join(" "),
-        _ => BY_DEFAULT.to_owned(),
+        _ => {
+            let mut kinds: Vec<&str> = all.iter().filter_map(|words| words.first()).map(String::as_str).collect();
+            kinds.dedup();
+            [BY_DEFAULT].into_iter().chain(kinds).collect::<Vec<_>>().join(" ")
+        }
     }
+}
+
+/// Whether `ethtool -c` names a parameter, of which the driver may know nothing.
+fn names(printed: &str, parameter: &str) -> bool {
+    let pair = ["adaptive-rx", "adaptive-tx", "cqe-mode-rx", "cqe-mode-tx"].contains(&parameter);
+    pair || printed.lines().any(|line| line.split_once(':').is_some_and(|(name, _)| name == parameter))
+}
+
+/// The features below one that stands for them, but those that no driver of the kind can switch.
+fn members(printed: &str, name: &str) -> Vec<String> {
+    let head = format!("{}:", long(name));
+    let below = printed.lines().skip_while(|line| !line.starts_with(&head)).skip(1);
+    let own = below.map_while(|line| line.strip_prefix('\t')?.split_once(": "));
+    own.filter(|(_, value)| !value.contains("[fixed]")).map(|(member, _)| member.to_owned()).collect()
 }
 
 /// A parameter in what `ethtool -c` prints.
@@ -159,6 +192,8 @@ mod tests {
         assert_eq!((of("rx-usecs").as_deref(), of("tx-usecs").as_deref()), (Some("3"), Some("0")));
         assert_eq!((of("adaptive-rx").as_deref(), of("adaptive-tx").as_deref()), (Some("on"), Some("off")));
         assert_eq!((of("rx-usecs-irq"), of("rx")), (None, None));
+        let known = |name| names(COALESCING, name);
+        assert!(known("rx-usecs-irq") && known("adaptive-rx") && !known("rx-usec"));
     }
 
     #[test]
@@ -172,6 +207,16 @@ mod tests {
     }
 
     #[test]
+    fn a_feature_that_stands_for_several_names_those_that_can_be_switched() {
+        let printed = FEATURES.replace(
+            "tion: off\nrx-gro",
+            "tion: off\n\ttx-tcp-mangleid-segmentation: off\n\ttx-tcp-ecn: off [fixed]\nrx-gro",
+        );
+        assert_eq!(members(&printed, "tso"), ["tx-tcp-segmentation", "tx-tcp-mangleid-segmentation"]);
+        assert_eq!((members(&printed, "rx"), members(&printed, "lro"), members("", "tso")), (vec![], vec![], vec![]));
+    }
+
+    #[test]
     fn features_are_found_by_either_name() {
         let of = |name| feature(FEATURES, name);
         assert_eq!((of("rx"), of("tso"), of("tx-tcp-segmentation")), (Some(true), Some(false), Some(false)));
@@ -181,7 +226,9 @@ mod tests {
     #[test]
     fn a_root_of_the_kernels_own_choice_is_told_from_others() {
         let chosen = "qdisc fq_codel 0: root refcnt 2 limit 10240p\n";
-        assert_eq!((root(chosen).as_str(), root("").as_str()), (BY_DEFAULT, BY_DEFAULT));
+        assert_eq!((root(chosen).as_str(), root("").as_str()), ("default fq_codel", BY_DEFAULT));
+        let several = "qdisc mq 0: root\nqdisc fq 0: parent :2 limit 10000p\nqdisc fq 0: parent :1 limit 10000p\n";
+        assert_eq!(root(several), "default mq fq");
         assert_eq!(root("qdisc htb 1: root refcnt 2\nqdisc pfifo 8001: parent 1:1 limit 7p\n"), "htb 1: root refcnt 2");
     }
 
@@ -202,7 +249,7 @@ mod tests {
         #[test]
         fn any_text_is_survived(text in ".*", coalesced in "(Adaptive RX:|rx-usecs:|[a-z0-9
     :])*", lines in "([a-z-]{1,6}: (on|off)( \\[fixed\\])?\n|qdisc [a-z]{0,3} [01]: root\n|.)*") {
-            let _ = (coalescing(&text, "rx-usecs"), coalescing(&coalesced, "adaptive-rx"), feature(&text, "tso"), feature(&lines, "rx"), root(&text), root(&lines), commands("t0", &text).is_ok());
+            let _ = (members(&lines, "rx"), names(&text, "rx"), coalescing(&text, "rx-usecs"), coalescing(&coalesced, "adaptive-rx"), feature(&text, "tso"), feature(&lines, "rx"), root(&text), root(&lines), commands("t0", &text).is_ok());
         }
     }
 }
