@@ -32,6 +32,8 @@ struct Run {
     folder: RunFolder,
     header: Header,
     measured: Measured,
+    /// Of the trials that are made now.
+    session: u32,
     site: Site,
 }
 
@@ -127,7 +129,8 @@ impl Run {
         scenario.title.clone_from(&matrix.title);
         let protocol = if args.quick { matrix.quick } else { matrix.protocol };
         let header = session::head("matrix", folder.id(), args.quick, protocol, &scenario, &rig);
-        Ok(Run { folder, header: Header { environment, ..header }, measured: Measured::of(matrix, ends), site })
+        let header = Header { environment, ..header };
+        Ok(Run { folder, header, measured: Measured::of(matrix, ends), session: 1, site })
     }
 
     /// One that was interrupted, with what it has so far.
@@ -140,6 +143,7 @@ impl Run {
         if header.partial.is_none() && !measured.trials.iter().any(failed) {
             bail!("{} was not interrupted, and no trial failed: there is nothing to go on with", path.display());
         }
+        let session = 1 + measured.trials.iter().map(|tried| tried.session).max().unwrap_or(0);
         // Whatever made them fail may be over.
         measured.trials.retain(|tried| !failed(tried));
         let site = site(inventory, &measured.matrix)?;
@@ -153,7 +157,7 @@ impl Run {
             );
         }
         session::go_on(&mut header, &environment)?;
-        Ok(Run { folder, header, measured, site })
+        Ok(Run { folder, header, measured, session, site })
     }
 
     fn protocol(&self) -> Protocol {
@@ -179,13 +183,13 @@ impl Run {
             bar.set_prefix(format!("{number} of {all}, about {} left: {label}", HumanDuration(time_left)));
             let Some(became) = self.tried(turn, stop, &bar) else { break };
             let mut said = in_words(&became);
-            self.measured.add(Tried { turn: turn.clone(), became });
+            self.measured.add(Tried { turn: turn.clone(), session: self.session, became });
             // On a full disk what was stored before stays, and a trial that can't be stored is none.
             if let Err(error) = self.store() {
                 let became = Became::Failed(format!("it could not be stored: {}", crate::sentence(&error)));
                 said = in_words(&became);
                 self.measured.trials.pop();
-                self.measured.add(Tried { turn: turn.clone(), became });
+                self.measured.add(Tried { turn: turn.clone(), session: self.session, became });
             }
             bar.suspend(|| complain(format_args!("{number} of {all}: {label}: {said}")));
         }

@@ -4,7 +4,8 @@
 //! Each effect is a contrast of cell means. Cells are not taken to scatter alike (a loaded path scatters more than an idle one): the
 //! variance of a contrast is that of its own cells, and its degrees of freedom are Welch's and Satterthwaite's. What a whole repetition
 //! has in common, because the host drifts, falls on all cells alike and says nothing of any factor: it is taken out first, as the
-//! median of what the cells that were always measured deviate by, so that a few wild cells don't settle it.
+//! median of what the cells that were always measured deviate by, so that a few wild cells don't settle it. Cells that were never measured
+//! in the same session are not compared at all: days may lie between them.
 
 use crate::stats::middle;
 use serde::{Deserialize, Serialize};
@@ -21,8 +22,12 @@ pub struct Observed {
     pub levels: Vec<usize>,
     /// Which repetition.
     pub repetition: u32,
+    /// When it was measured: before or after an experiment was gone on with.
+    pub session: u32,
     /// The figure.
     pub value: f64,
+    /// The least standard deviation that such a figure has, by how it is read or counted: what differs by less may be the same.
+    pub least_deviation: f64,
 }
 
 /// A level of a factor, seen against another.
@@ -32,7 +37,7 @@ pub struct Level {
     pub factor: usize,
     /// The level's.
     pub level: usize,
-    /// That of the first level for which there is the figure.
+    /// That of the level that it is seen against: the first for which there is the figure.
     pub against: usize,
 }
 
@@ -53,38 +58,22 @@ pub struct Effect {
     pub combinations: usize,
 }
 
-/// How closely a figure is known.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Resolution {
-    /// What differs by less is the same.
-    pub least: f64,
-    /// And so is what differs by less than this share of itself.
-    pub share: f64,
-}
-
-impl Resolution {
-    /// The same for all values.
-    pub const fn of(least: f64) -> Resolution {
-        Resolution { least, share: 0.0 }
-    }
-}
-
-/// The effects of factors with so many levels each: main effects, then interactions of two, in the factors' order. A level that no
-/// combination has beside the one it is seen against has no effect. `resolution` is the figure's.
-pub fn effects(levels: &[usize], observed: &[Observed], resolution: Resolution) -> Vec<Effect> {
-    let means = means(levels.len(), observed, resolution);
-    let first = |factor: usize| means.keys().map(|cell| cell[factor]).min().unwrap_or(0);
-    let each = || {
-        levels.iter().enumerate().flat_map(|(factor, n)| {
-            let against = first(factor);
-            (against + 1..*n).map(move |level| Level { factor, level, against })
-        })
+/// The effects of factors with so many levels each: main effects, then interactions of two, in the factors' order. A level is seen against the
+/// first one beside which some combination has it, of an interaction the first ones: without a load there is no direction, and the directions
+/// of the other loads are compared all the same. A level without any has no effect.
+pub fn effects(levels: &[usize], observed: &[Observed]) -> Vec<Effect> {
+    let means = means(levels.len(), observed);
+    let each = |from: usize| {
+        let levels = levels.iter().enumerate().skip(from);
+        levels.flat_map(|(factor, n)| (1..*n).map(move |level| (factor, level)))
     };
-    let main = each().map(|of| (of, None));
-    let pairs =
-        each().flat_map(|of| each().filter(move |under| under.factor > of.factor).map(move |under| (of, Some(under))));
-    let all = main.chain(pairs).filter_map(|(of, under)| Contrast::of(&means, of, under).map(|c| (of, under, c)));
-    let all: Vec<(Level, Option<Level>, Contrast)> = all.collect();
+    let against = |(factor, level): (usize, usize)| (0..level).map(move |against| Level { factor, level, against });
+    let found = |of: Level, under: Option<Level>| Contrast::of(&means, of, under).map(|contrast| (of, under, contrast));
+    let main = each(0).filter_map(|one| against(one).find_map(|of| found(of, None)));
+    let pairs = each(0).flat_map(|one| each(one.0 + 1).map(move |other| (one, other)));
+    let interactions = pairs
+        .filter_map(|(one, other)| against(one).find_map(|of| against(other).find_map(|under| found(of, Some(under)))));
+    let all: Vec<(Level, Option<Level>, Contrast)> = main.chain(interactions).collect();
     let doubts: Vec<Option<f64>> = all.iter().map(|(_, _, contrast)| contrast.doubt()).collect();
     let significant = holm(&doubts);
     all.into_iter()
@@ -108,26 +97,31 @@ struct Mean {
     variance: f64,
     /// Degrees of freedom of the variance: one less than there are repetitions.
     freedom: f64,
+    /// A bit for each session in which it was measured.
+    sessions: u64,
 }
 
 /// The means of cells, without what whole repetitions have in common.
-fn means(factors: usize, observed: &[Observed], resolution: Resolution) -> BTreeMap<Vec<usize>, Mean> {
-    let mut cells: BTreeMap<&[usize], BTreeMap<u32, f64>> = BTreeMap::new();
+fn means(factors: usize, observed: &[Observed]) -> BTreeMap<Vec<usize>, Mean> {
+    type Cell<'a> = BTreeMap<u32, &'a Observed>;
+    let mut cells: BTreeMap<&[usize], Cell<'_>> = BTreeMap::new();
     for one in observed.iter().filter(|one| one.value.is_finite() && one.levels.len() == factors) {
-        cells.entry(&one.levels).or_default().insert(one.repetition, one.value);
+        cells.entry(&one.levels).or_default().insert(one.repetition, one);
     }
     let most = cells.values().map(BTreeMap::len).max().unwrap_or(0);
     // Of those that were always measured.
-    let whole: Vec<&BTreeMap<u32, f64>> = cells.values().filter(|values| values.len() == most).collect();
-    let mean = |values: &BTreeMap<u32, f64>| values.values().sum::<f64>() / values.len() as f64;
+    let whole: Vec<&Cell<'_>> = cells.values().filter(|values| values.len() == most).collect();
+    let mean = |values: &Cell<'_>| values.values().map(|one| one.value).sum::<f64>() / values.len() as f64;
     let common = |repetition: u32| {
-        let deviations = whole.iter().filter_map(|values| Some(values.get(&repetition)? - mean(values)));
+        let deviations = whole.iter().filter_map(|values| Some(values.get(&repetition)?.value - mean(values)));
         // Of a few cells, what they have in common can't be told from what each of them has.
         if whole.len() < FEWEST_CELLS { 0.0 } else { middle(deviations).unwrap_or(0.0) }
     };
-    let of = |values: &BTreeMap<u32, f64>| {
-        let values: Vec<f64> = values.iter().map(|(repetition, value)| value - common(*repetition)).collect();
-        Mean::of(&values, resolution)
+    let of = |values: &Cell<'_>| {
+        let least = values.values().map(|one| one.least_deviation).fold(0.0, f64::max);
+        let sessions = values.values().fold(0, |all, one| all | 1 << one.session.min(63));
+        let values: Vec<f64> = values.values().map(|one| one.value - common(one.repetition)).collect();
+        Mean { sessions, ..Mean::of(&values, least) }
     };
     cells.iter().map(|(levels, values)| (levels.to_vec(), of(values))).collect()
 }
@@ -136,15 +130,13 @@ fn means(factors: usize, observed: &[Observed], resolution: Resolution) -> BTree
 const FEWEST_CELLS: usize = 6;
 
 impl Mean {
-    /// Of one value or more.
-    fn of(values: &[f64], resolution: Resolution) -> Mean {
+    /// Of one value or more, of a figure that has a standard deviation of `least` at the least.
+    fn of(values: &[f64], least: f64) -> Mean {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-        // A figure that is only known to so much is nowhere better known than that (a uniform distribution's variance).
-        let known = resolution.least.max(resolution.share * mean.abs());
-        let scatter = if values.len() > 1 { squares / (n - 1.0) } else { 0.0 }.max(known * known / 12.0);
-        Mean { mean, variance: scatter / n, freedom: n - 1.0 }
+        let scatter = if values.len() > 1 { squares / (n - 1.0) } else { 0.0 }.max(least * least);
+        Mean { mean, variance: scatter / n, freedom: n - 1.0, sessions: 0 }
     }
 }
 
@@ -218,7 +210,7 @@ fn combination(
         }
         means.get(&levels).map(|mean| (sign, *mean))
     };
-    match under {
+    let cells: Option<Vec<(f64, Mean)>> = match under {
         None => [at(1.0, of.level, 0), at(-1.0, of.against, 0)].into_iter().collect(),
         Some(under) => [
             at(1.0, of.level, under.level),
@@ -228,7 +220,9 @@ fn combination(
         ]
         .into_iter()
         .collect(),
-    }
+    };
+    let met = |cells: &Vec<(f64, Mean)>| cells.iter().fold(u64::MAX, |all, (_, mean)| all & mean.sessions) != 0;
+    cells.filter(met)
 }
 
 /// Which of some doubts are small enough that a false alarm among them all has 5%: Holm's step-down.
@@ -269,10 +263,14 @@ mod tests {
                 let mean = 500.0 + effect * levels[0] as f64 + 40.0 * (levels[1] * levels[2]) as f64;
                 let scatter = if levels[3] == 1 { 10.0 } else { 1.0 };
                 let value = mean + scatter * noise.sample(&mut random) + 300.0 * f64::from(repetition);
-                observed.push(Observed { levels, repetition, value });
+                observed.push(of(levels, repetition, value));
             }
         }
         observed
+    }
+
+    fn of(levels: Vec<usize>, repetition: u32, value: f64) -> Observed {
+        Observed { levels, repetition, session: 1, value, least_deviation: 0.0 }
     }
 
     fn find(found: &[Effect], of: usize, under: Option<usize>) -> &Effect {
@@ -284,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_was_planted_is_found_where_it_is() {
-        let found = effects(&TWOS, &planted(100.0, 3, 2), Resolution::of(0.0));
+        let found = effects(&TWOS, &planted(100.0, 3, 2));
         assert_eq!(found.len(), 4 + 6);
         let first = find(&found, 0, None);
         assert!(first.significant && (first.estimate - 100.0).abs() <= first.margin.unwrap(), "{first:?}");
@@ -300,7 +298,7 @@ mod tests {
         for repetitions in [2, 3, 5] {
             let (mut accused, mut held) = (0, [0, 0]);
             for seed in 0..400 {
-                let found = effects(&TWOS, &planted(100.0, repetitions, seed), Resolution::of(0.0));
+                let found = effects(&TWOS, &planted(100.0, repetitions, seed));
                 // The second and the third have an effect of 20 each, by their interaction.
                 accused += usize::from(found.iter().any(|e| {
                     let last = |level: Level| level.factor == 3;
@@ -323,7 +321,7 @@ mod tests {
         let mut observed = planted(100.0, 3, 7);
         // One cell was never measured, one once only.
         observed.retain(|one| one.levels != [1, 0, 0, 0] && (one.levels != [0, 1, 1, 1] || one.repetition == 2));
-        let found = effects(&TWOS, &observed, Resolution::of(0.0));
+        let found = effects(&TWOS, &observed);
         let first = find(&found, 0, None);
         assert_eq!(first.combinations, 6);
         assert!(first.significant && (first.estimate - 100.0).abs() <= first.margin.unwrap(), "{first:?}");
@@ -332,45 +330,69 @@ mod tests {
     #[test]
     fn a_level_without_the_figure_leaves_the_others() {
         // Without a load there is no throughput.
-        let one = |level, repetition, value| Observed { levels: vec![level], repetition, value };
+        let one = |level, repetition, value| of(vec![level], repetition, value);
         let observed = [one(1, 1, 10.0), one(1, 2, 11.0), one(2, 1, 20.0), one(2, 2, 21.0)];
-        let found = effects(&[3], &observed, Resolution::of(0.0));
+        let found = effects(&[3], &observed);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].of, found[0].estimate), (Level { factor: 0, level: 2, against: 1 }, 10.0));
     }
 
     #[test]
     fn without_repetitions_nothing_is_certain() {
-        let found = effects(&TWOS, &planted(100.0, 1, 7), Resolution::of(0.0));
+        let found = effects(&TWOS, &planted(100.0, 1, 7));
         assert!(found.iter().all(|effect| effect.margin.is_none() && !effect.significant));
         assert!((find(&found, 0, None).estimate - 100.0).abs() < 30.0);
-        assert_eq!(effects(&[2], &[], Resolution::of(0.0)), []);
+        assert_eq!(effects(&[2], &[]), []);
     }
 
     #[test]
     fn what_rounding_leaves_and_what_is_below_the_resolution_is_no_effect() {
         let table = [([0, 0], 0.1), ([0, 1], 0.3), ([1, 0], 0.3), ([1, 1], 0.5)];
-        let twice = |repetition| {
-            move |(levels, value): &([usize; 2], f64)| Observed { levels: levels.to_vec(), repetition, value: *value }
-        };
+        let twice = |repetition| move |(levels, value): &([usize; 2], f64)| of(levels.to_vec(), repetition, *value);
         let observed: Vec<Observed> = table.iter().map(twice(1)).chain(table.iter().map(twice(2))).collect();
-        let found = effects(&[2, 2], &observed, Resolution::of(0.0));
+        let found = effects(&[2, 2], &observed);
         assert!(found.iter().all(|effect| effect.significant == effect.under.is_none()), "{found:?}");
-        assert!(effects(&[2, 2], &observed, Resolution::of(1.0)).iter().all(|effect| !effect.significant));
+        let coarse: Vec<Observed> = observed.into_iter().map(|one| Observed { least_deviation: 0.3, ..one }).collect();
+        assert!(effects(&[2, 2], &coarse).iter().all(|effect| !effect.significant));
+    }
+
+    #[test]
+    fn where_the_first_level_has_no_other_direction_the_others_are_compared() {
+        // No load has one direction only; the third load's differs from the second's by 5.
+        let table = [([0, 0], 1.0), ([1, 0], 10.0), ([1, 1], 12.0), ([2, 0], 20.0), ([2, 1], 27.0)];
+        let observed: Vec<Observed> = [1, 2]
+            .into_iter()
+            .flat_map(|again| table.map(|(levels, value)| of(levels.to_vec(), again, value)))
+            .collect();
+        let found = effects(&[3, 2], &observed);
+        let pairs: Vec<&Effect> = found.iter().filter(|effect| effect.under.is_some()).collect();
+        assert_eq!(pairs.len(), 1, "{found:?}");
+        assert_eq!((pairs[0].of, pairs[0].estimate), (Level { factor: 0, level: 2, against: 1 }, 5.0));
+        let main = found.iter().find(|effect| effect.of.level == 2 && effect.under.is_none()).unwrap();
+        assert_eq!((main.of.against, main.estimate), (0, 19.0));
+    }
+
+    #[test]
+    fn what_was_never_measured_in_one_session_is_not_compared() {
+        let mut observed = planted(100.0, 3, 7);
+        // The second level of the last factor failed, and was measured a week later.
+        observed.iter_mut().filter(|one| one.levels[3] == 1).for_each(|one| one.session = 2);
+        let found = effects(&TWOS, &observed);
+        assert!(found.iter().all(|effect| effect.of.factor != 3 && effect.under.is_none_or(|under| under.factor != 3)));
+        assert!(find(&found, 0, None).significant);
+        // One repetition of it before is enough to see it beside the others.
+        observed.iter_mut().filter(|one| one.repetition == 1).for_each(|one| one.session = 1);
+        assert_eq!(find(&effects(&TWOS, &observed), 3, None).combinations, 8);
     }
 
     #[test]
     fn by_hand() {
         // Means 10 and 13; variances 1 and 4 of three values each: of the difference (1 + 4) / 3.
         let one = |level, values: [f64; 3]| {
-            values.into_iter().zip(1..).map(move |(value, repetition)| Observed {
-                levels: vec![level],
-                repetition,
-                value,
-            })
+            values.into_iter().zip(1..).map(move |(value, repetition)| of(vec![level], repetition, value))
         };
         let observed: Vec<Observed> = one(0, [9.0, 10.0, 11.0]).chain(one(1, [11.0, 13.0, 15.0])).collect();
-        let found = effects(&[2], &observed, Resolution::of(0.0));
+        let found = effects(&[2], &observed);
         assert_eq!(found[0].estimate, 3.0);
         // Welch: (5/3)² / ((1/3)²/2 + (4/3)²/2) = 50/17 degrees of freedom.
         let student = StudentsT::new(0.0, 1.0, 50.0 / 17.0).unwrap();
@@ -388,8 +410,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_figures_are_survived(all in proptest::collection::vec((proptest::collection::vec(0_usize..3, 3), 1_u32..4, prop_oneof![-1e12_f64..1e12, Just(f64::NAN)]), 0..60)) {
-            let observed: Vec<Observed> = all.into_iter().map(|(levels, repetition, value)| Observed { levels, repetition, value }).collect();
-            for effect in effects(&[3, 3, 3], &observed, Resolution::of(1.0)) {
+            let observed: Vec<Observed> = all.into_iter().map(|(levels, repetition, value)| of(levels, repetition, value)).collect();
+            for effect in effects(&[3, 3, 3], &observed) {
                 prop_assert!(effect.estimate.is_finite() && effect.combinations > 0);
                 prop_assert!(effect.margin.is_none_or(|margin| margin >= 0.0));
             }

@@ -6,7 +6,7 @@ mod response;
 mod seen;
 
 pub use load::{Load, Transport};
-pub use response::{FIRST_END, Moved, RESPONSES, Response, SECOND_END, Step, WAYS};
+pub use response::{FIRST_END, LATENCIES, Moved, RESPONSES, Response, SECOND_END, Step, WAYS};
 pub use seen::{Apart, Arrived, Became, Distribution, Loaded, Measured, Pinged, Probed, Queue, Seen, Tried, Used};
 
 use crate::frame::FrameSize;
@@ -26,6 +26,8 @@ const USUAL_MTU: usize = 1500;
 
 /// Longest warm-up, in seconds: iperf3's.
 const LONGEST_WARMUP_S: f64 = 60.0;
+/// An echo comes back within a second, so that it is waited for.
+const LONGEST_SPOOL_NS: u64 = 400_000_000;
 
 /// What is asked: a whole file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -171,14 +173,14 @@ impl FromStr for Way {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Way, String> {
-        let spool = |rest: &str| rest.strip_suffix("ns")?.trim().parse().ok().filter(|ns| *ns <= 1_000_000_000);
+        let spool = |rest: &str| rest.strip_suffix("ns")?.trim().parse().ok().filter(|ns| *ns <= LONGEST_SPOOL_NS);
         match text {
             "direct" => Ok(Way::Direct),
             "bridge" => Ok(Way::Bridge),
             "ovs" => Ok(Way::Ovs),
             _ => text.strip_prefix("spool ").and_then(spool).map(Way::Spool).ok_or_else(|| {
                 format!(
-                    "there is no path {text:?}: use direct, bridge, ovs, or spool with nanoseconds (`spool 100000ns`)"
+                    "there is no path {text:?}: use direct, bridge, ovs, or spool with nanoseconds, {LONGEST_SPOOL_NS} at the most (`spool 100000ns`)"
                 )
             }),
         }
@@ -280,10 +282,11 @@ impl Matrix {
             if !(0.0..=LONGEST_WARMUP_S).contains(&protocol.warmup_s)
                 || !(1.0..=86_400.0).contains(&protocol.duration_s)
                 || protocol.runs == 0
+                || protocol.warmup_s.fract() + protocol.duration_s.fract() > 0.0
             {
                 return Err(format!(
                     "protocol and quick need a duration_s from 1 to 86400, a warmup_s from 0 to {LONGEST_WARMUP_S} (iperf3 has no longer one), \
-                     and at least one run"
+                     both in whole seconds (iperf3 counts in them), and at least one run"
                 ));
             }
         }
@@ -295,7 +298,9 @@ impl Matrix {
             return Err("vary names no levels of any factor: name some of offloads, queue, mtu, coalescing, path, load, direction".into());
         }
         for factor in &factors {
-            let mut names = factor.levels.clone();
+            // However many blanks there are between its words.
+            let plain = |name: &String| name.split_whitespace().collect::<Vec<_>>().join(" ");
+            let mut names: Vec<String> = factor.levels.iter().map(plain).collect();
             names.sort_unstable();
             if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
                 return Err(format!("{} has {:?} twice: name each level once", factor.name, twice[0]));
@@ -307,6 +312,12 @@ impl Matrix {
                     "{:?}: these are pairs of a name and a value, such as `gro off` or `rx-usecs 0`",
                     words.text()
                 ));
+            }
+        }
+        let is_value = |value: &str| value == "on" || value == "off" || value.parse::<u32>().is_ok();
+        for words in &self.vary.coalescing {
+            if let Some(pair) = words.words().chunks(2).find(|pair| !is_value(pair[1])) {
+                return Err(format!("{} is a number, on or off, and {:?} is none of them", pair[0], pair[1]));
             }
         }
         if let Some(empty) = self.vary.queue.iter().find(|words| words.words().is_empty()) {
@@ -478,6 +489,9 @@ mod tests {
         assert!(refused("[vary]", "[vary]\nmtu = [68]").contains("MTU of 68"));
         assert!(refused("[vary]", "frame_size = 1518\n[vary]\nmtu = [1500, 576]").contains("one of 576"));
         assert!(refused("[vary]", "frame_size = 9000\n[vary]").contains("name one under mtu"));
+        assert!(
+            refused("[probe]", "[quick]\nwarmup_s = 0.5\nduration_s = 1\nruns = 1\n[probe]").contains("whole seconds")
+        );
         assert!(refused("[probe]", "[quick]\nwarmup_s = 61\nduration_s = 1\nruns = 1\n[probe]").contains("warmup_s"));
         assert!(refused("[vary]", "[vary]\ncolour = [1]").contains("colour"));
         assert!(Matrix::parse("title = \"\"\n[vary]\n").unwrap_err().contains("no levels"));

@@ -67,7 +67,7 @@ fn listens(netns: Option<&str>, address: Ipv4Addr) -> Result<bool, LoadError> {
 /// A load that goes on for some time.
 pub struct Client {
     running: Companion,
-    transport: Transport,
+    asked: Asked,
     due: Instant,
 }
 
@@ -82,7 +82,7 @@ pub struct Asked {
     pub flows: u8,
     /// Whether the server sends.
     pub back: bool,
-    /// How long it counts, in whole seconds.
+    /// How long it counts, in whole seconds. It goes on for one more, so that it outlasts what is measured beside it.
     pub seconds: u64,
     /// How long it goes on before that, in whole seconds; 60 at the most.
     pub warmup: u64,
@@ -94,20 +94,22 @@ impl Client {
     /// Errors: the program isn't there.
     pub fn start(netns: Option<&str>, asked: Asked) -> Result<Client, LoadError> {
         let Asked { to, transport, flows, back, seconds, warmup } = asked;
-        let words = [to.to_string(), PORT.to_string(), seconds.to_string(), warmup.to_string(), flows.to_string()];
+        let lasts = seconds + 1;
+        let words = [to.to_string(), PORT.to_string(), lasts.to_string(), warmup.to_string(), flows.to_string()];
         let mut args = vec!["-J", "-c", &words[0], "-p", &words[1], "-t", &words[2], "-O", &words[3], "-P", &words[4]];
+        // What the receiver got, and what the sender had to send again, only they know.
+        args.push("--get-server-output");
         let rate;
         if let Transport::Udp(bits) = transport {
             // Its rate is that of each flow.
             rate = (bits / u64::from(flows)).max(1).to_string();
-            // What its report says of losses on its own has those of the warm-up in it (3.12).
-            args.extend(["-u", "-b", &rate, "--get-server-output"]);
+            args.extend(["-u", "-b", &rate]);
         }
         if back {
             args.push("-R");
         }
-        let due = Instant::now() + Duration::from_secs(seconds + warmup) + PATIENCE;
-        Ok(Client { running: Companion::start(netns, PROGRAM, &args)?, transport, due })
+        let due = Instant::now() + Duration::from_secs(lasts + warmup) + PATIENCE;
+        Ok(Client { running: Companion::start(netns, PROGRAM, &args)?, asked, due })
     }
 
     /// Its process.
@@ -127,19 +129,18 @@ impl Client {
         let (printed, complaint) = self.running.output(self.due);
         match complaint {
             Some(why) if printed.trim().is_empty() => Err(LoadError::Said { program: PROGRAM, why }),
-            _ => parse(&printed, self.transport),
+            _ => parse(&printed, self.asked),
         }
     }
 }
 
-/// Its report, as far as we need it.
+/// Its report, as far as we need it: what each second saw. Its sums hold more than was measured: of the round-trip times and the losses
+/// (3.12) those of the warm-up, and of all figures those of the second that outlasts it.
 #[derive(Deserialize)]
 struct Report {
     error: Option<String>,
     #[serde(default)]
     intervals: Vec<Interval>,
-    #[serde(default)]
-    end: End,
     /// Of the other end.
     server_output_json: Option<Box<Report>>,
 }
@@ -147,61 +148,64 @@ struct Report {
 #[derive(Deserialize)]
 struct Interval {
     sum: Count,
+    #[serde(default)]
+    streams: Vec<Stream>,
 }
 
-/// What was counted in an interval; only a receiver knows what was lost.
+/// What was counted in an interval: what was sent again only a sender knows, what was lost only a receiver.
 #[derive(Deserialize)]
 struct Count {
     /// Whether it belongs to the warm-up.
     #[serde(default)]
     omitted: bool,
+    /// Whether it is of the end that sends.
+    sender: bool,
+    seconds: f64,
+    bytes: u64,
+    retransmits: Option<u64>,
     packets: Option<u64>,
     lost_packets: Option<i64>,
 }
 
+#[derive(Deserialize)]
+struct Stream {
+    /// In microseconds.
+    rtt: Option<f64>,
+}
+
 impl Report {
-    /// Datagrams of the measured part, those that were lost among them, and how many those are; as its receiver counted them.
-    fn datagrams(&self) -> Option<(u64, u64)> {
-        let counted = |report: &Report| {
-            let measured = report.intervals.iter().map(|interval| &interval.sum).filter(|sum| !sum.omitted);
-            let known: Option<Vec<(u64, i64)>> = measured.map(|sum| Some((sum.packets?, sum.lost_packets?))).collect();
-            let known = known.filter(|known| !known.is_empty())?;
-            let all = known.iter().fold((0_u64, 0_i64), |(packets, lost), one| {
-                (packets.saturating_add(one.0), lost.saturating_add(one.1))
-            });
-            // One that comes late is counted as less than none.
-            Some((all.0, all.1.max(0) as u64))
-        };
-        counted(self).or_else(|| counted(self.server_output_json.as_deref()?))
+    /// The seconds that were measured, as the end that sends saw them, or the one that receives.
+    fn measured(&self, sender: bool, seconds: u64) -> Option<Vec<&Interval>> {
+        let of = |report: &'_ Report| report.intervals.iter().any(|interval| interval.sum.sender == sender);
+        let report = Some(self).into_iter().chain(self.server_output_json.as_deref()).find(|report| of(report))?;
+        let measured: Vec<&Interval> =
+            report.intervals.iter().filter(|interval| !interval.sum.omitted).take(seconds as usize).collect();
+        (measured.len() as u64 == seconds).then_some(measured)
     }
 }
 
-#[derive(Default, Deserialize)]
-struct End {
-    #[serde(default)]
-    streams: Vec<Stream>,
-    sum_sent: Option<Sum>,
-    sum_received: Option<Sum>,
+/// What came to each second, summed up, where each of them knows.
+fn sum(seconds: &[&Interval], of: fn(&Count) -> Option<i64>) -> Option<u64> {
+    let all = seconds.iter().try_fold(0_i64, |sum, second| Some(sum.saturating_add(of(&second.sum)?)))?;
+    // Of losses, one that comes late after all is counted as less than none.
+    Some(all.max(0) as u64)
 }
 
-#[derive(Deserialize)]
-struct Stream {
-    sender: Option<Sender>,
+fn bits_per_second(seconds: &[&Interval]) -> f64 {
+    let (bytes, time) = seconds
+        .iter()
+        .fold((0.0, 0.0), |(bytes, time), Interval { sum, .. }| (bytes + sum.bytes as f64, time + sum.seconds));
+    if time > 0.0 { 8.0 * bytes / time } else { 0.0 }
 }
 
-#[derive(Deserialize)]
-struct Sender {
-    mean_rtt: Option<f64>,
+/// The mean over flows and seconds, in microseconds.
+fn rtt(seconds: &[&Interval]) -> Option<f64> {
+    let rtts = || seconds.iter().flat_map(|second| &second.streams).filter_map(|stream| stream.rtt);
+    let count = rtts().count();
+    (count > 0).then(|| rtts().sum::<f64>() / count as f64)
 }
 
-#[derive(Deserialize)]
-struct Sum {
-    /// `null` where nothing was counted: it divided by a time of 0.
-    bits_per_second: Option<f64>,
-    retransmits: Option<u64>,
-}
-
-fn parse(printed: &str, transport: Transport) -> Result<Loaded, LoadError> {
+fn parse(printed: &str, asked: Asked) -> Result<Loaded, LoadError> {
     let unreadable = |why: String| LoadError::Unreadable { program: PROGRAM, why };
     if printed.trim().is_empty() {
         return Err(LoadError::Said { program: PROGRAM, why: "it ended without a report".into() });
@@ -210,33 +214,26 @@ fn parse(printed: &str, transport: Transport) -> Result<Loaded, LoadError> {
     if let Some(why) = report.error {
         return Err(LoadError::Said { program: PROGRAM, why });
     }
-    let datagrams = report.datagrams();
-    let End { streams, sum_sent, sum_received } = report.end;
-    // The plain sum of UDP is what was sent.
-    let rate = sum_received.and_then(|sum| sum.bits_per_second);
-    let bits_per_second = rate
-        .ok_or_else(|| unreadable("it has no sum of what was received: use iperf3 3.7 or newer at both ends".into()))?;
-    Ok(match transport {
-        Transport::Tcp => {
-            let rtts: Vec<f64> = streams.iter().filter_map(|stream| stream.sender.as_ref()?.mean_rtt).collect();
-            // Where the server sends, only it knows.
-            let known = rtts.iter().sum::<f64>() > 0.0;
+    let lacking = |end: &str| {
+        unreadable(format!("it doesn't tell of {} s at the {end}: use iperf3 3.7 or newer at both ends", asked.seconds))
+    };
+    let sent = report.measured(true, asked.seconds).ok_or_else(|| lacking("sender"))?;
+    let received = report.measured(false, asked.seconds).ok_or_else(|| lacking("receiver"))?;
+    let loaded = Loaded { bits_per_second: bits_per_second(&received), ..Loaded::default() };
+    Ok(match asked.transport {
+        Transport::Tcp => Loaded {
+            retransmits: sum(&sent, |second| second.retransmits?.try_into().ok()),
+            rtt_us: rtt(&sent),
+            ..loaded
+        },
+        Transport::Udp(rate) => {
+            let lost = |of| sum(&received, of).ok_or_else(|| unreadable("nobody tells what was lost".into()));
+            let offered = bits_per_second(&sent);
             Loaded {
-                bits_per_second,
-                retransmits: sum_sent.and_then(|sum| sum.retransmits),
-                rtt_us: known.then(|| rtts.iter().sum::<f64>() / rtts.len() as f64),
-                ..Loaded::default()
-            }
-        }
-        Transport::Udp(asked) => {
-            let (datagrams, lost) = datagrams.ok_or_else(|| unreadable("nobody tells what was lost".into()))?;
-            let sent = sum_sent.and_then(|sum| sum.bits_per_second).unwrap_or(0.0);
-            Loaded {
-                bits_per_second,
-                datagrams: Some(datagrams),
-                lost: Some(lost),
-                short_of_bits_per_second: Some(asked as f64).filter(|asked| sent < OFFERED * asked),
-                ..Loaded::default()
+                datagrams: Some(lost(|second| second.packets?.try_into().ok())?),
+                lost: Some(lost(|second| second.lost_packets)?),
+                short_of_bits_per_second: Some(rate as f64).filter(|rate| offered < OFFERED * rate),
+                ..loaded
             }
         }
     })
@@ -247,39 +244,54 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TCP: &str = r#"{"start": {}, "intervals": [], "end": {
-        "streams": [{"sender": {"mean_rtt": 50, "retransmits": 3}, "receiver": {}}, {"sender": {"mean_rtt": 70}, "receiver": {}}],
-        "sum_sent": {"bits_per_second": 100.0, "retransmits": 19}, "sum_received": {"bits_per_second": 90.0}}}"#;
-    /// The client's own sum counts losses of the warm-up.
-    const UDP: &str = r#"{"intervals": [{"sum": {"omitted": true, "packets": 30}}, {"sum": {"omitted": false, "packets": 40}}],
-        "end": {"streams": [{"udp": {}}], "sum_sent": {"bits_per_second": 500.0, "packets": 40, "lost_packets": 0},
-        "sum_received": {"bits_per_second": 450.0, "packets": 40, "lost_packets": 34}},
-        "server_output_json": {"intervals": [{"sum": {"omitted": true, "packets": 30, "lost_packets": 30}},
-        {"sum": {"omitted": false, "packets": 22, "lost_packets": 5}}, {"sum": {"omitted": false, "packets": 19, "lost_packets": -1}}]}}"#;
+    fn asked(transport: Transport) -> Asked {
+        Asked { to: Ipv4Addr::LOCALHOST, transport, flows: 1, back: false, seconds: 2, warmup: 1 }
+    }
+
+    /// A second of a warm-up, two that are measured, one more.
+    const TCP: &str = r#"{"start": {}, "intervals": [
+        {"sum": {"omitted": true, "sender": true, "seconds": 1, "bytes": 900, "retransmits": 90}, "streams": [{"rtt": 9000}]},
+        {"sum": {"omitted": false, "sender": true, "seconds": 1, "bytes": 11, "retransmits": 3}, "streams": [{"rtt": 50}, {"rtt": 70}]},
+        {"sum": {"omitted": false, "sender": true, "seconds": 1, "bytes": 11, "retransmits": 4}, "streams": [{"rtt": 50}, {"rtt": 90}]},
+        {"sum": {"omitted": false, "sender": true, "seconds": 1, "bytes": 700, "retransmits": 70}, "streams": [{"rtt": 7000}]}],
+        "server_output_json": {"intervals": [
+        {"sum": {"omitted": true, "sender": false, "seconds": 1, "bytes": 900}}, {"sum": {"omitted": false, "sender": false, "seconds": 0.5, "bytes": 10}},
+        {"sum": {"omitted": false, "sender": false, "seconds": 1.5, "bytes": 10}}, {"sum": {"omitted": false, "sender": false, "seconds": 1, "bytes": 99}}]}}"#;
+    const UDP: &str = r#"{"intervals": [{"sum": {"omitted": false, "sender": true, "seconds": 1, "bytes": 60, "packets": 40}},
+        {"sum": {"omitted": false, "sender": true, "seconds": 1, "bytes": 65, "packets": 40}}],
+        "server_output_json": {"intervals": [{"sum": {"omitted": true, "sender": false, "seconds": 1, "bytes": 9, "packets": 30, "lost_packets": 30}},
+        {"sum": {"omitted": false, "sender": false, "seconds": 1, "bytes": 60, "packets": 22, "lost_packets": 5}},
+        {"sum": {"omitted": false, "sender": false, "seconds": 1, "bytes": 60, "packets": 19, "lost_packets": -1}}]}}"#;
 
     #[test]
-    fn reports_are_read() {
-        let tcp = parse(TCP, Transport::Tcp).unwrap();
-        let expected = Loaded { bits_per_second: 90.0, retransmits: Some(19), rtt_us: Some(60.0), ..Loaded::default() };
+    fn of_reports_the_measured_seconds_are_read() {
+        let tcp = parse(TCP, asked(Transport::Tcp)).unwrap();
+        let expected = Loaded { bits_per_second: 80.0, retransmits: Some(7), rtt_us: Some(65.0), ..Loaded::default() };
         assert_eq!(tcp, expected);
-        let udp = parse(UDP, Transport::Udp(500)).unwrap();
-        assert_eq!((udp.bits_per_second, udp.datagrams, udp.lost), (450.0, Some(41), Some(4)));
+        // The other end may be the one that sends, and knows what a sender does.
+        let back = TCP.replace("\"sender\": true", "\"sender\": 1").replace("\"sender\": false", "\"sender\": true");
+        let back = parse(&back.replace("\"sender\": 1", "\"sender\": false"), asked(Transport::Tcp)).unwrap();
+        assert_eq!((back.bits_per_second, back.retransmits, back.rtt_us), (88.0, None, None));
+        let udp = parse(UDP, asked(Transport::Udp(500))).unwrap();
+        assert_eq!((udp.bits_per_second, udp.datagrams, udp.lost), (480.0, Some(41), Some(4)));
         assert_eq!(udp.short_of_bits_per_second, None);
-        assert_eq!(parse(UDP, Transport::Udp(600)).unwrap().short_of_bits_per_second, Some(600.0));
-        let unknown = parse(&UDP.replace("lost_packets", "gone"), Transport::Udp(500)).unwrap_err().to_string();
-        assert!(unknown.contains("nobody tells"), "{unknown}");
+        assert_eq!(parse(UDP, asked(Transport::Udp(600))).unwrap().short_of_bits_per_second, Some(600.0));
+        let refused = |text: &str| parse(text, asked(Transport::Udp(500))).unwrap_err().to_string();
+        assert!(refused(&UDP.replace("lost_packets", "gone")).contains("nobody tells"));
+        assert!(refused(&UDP.replace("server_output_json", "gone")).contains("2 s at the receiver"));
+        let longer = Asked { seconds: 5, ..asked(Transport::Tcp) };
+        assert!(parse(TCP, longer).unwrap_err().to_string().contains("5 s at the sender"));
     }
 
     #[test]
     fn what_went_wrong_is_said() {
-        let refused = |text: &str| parse(text, Transport::Tcp).unwrap_err().to_string();
+        let refused = |text: &str| parse(text, asked(Transport::Tcp)).unwrap_err().to_string();
         assert_eq!(refused(r#"{"end": {}, "error": "unable to connect"}"#), "iperf3: unable to connect");
         let early = r#"{"end": {"sum": {"bits_per_second": null}}, "error": "the server has terminated"}"#;
         assert_eq!(refused(early), "iperf3: the server has terminated");
-        assert!(refused(r#"{"end": {"sum": {"bits_per_second": null}}}"#).contains("no sum"));
         assert!(refused("").contains("without a report"));
         assert!(refused("{").contains("can't be read"));
-        assert!(refused(r#"{"end": {}}"#).contains("no sum"));
+        assert!(refused(r#"{"end": {}}"#).contains("at the sender"));
     }
 
     #[test]
@@ -319,8 +331,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_survived(text in ".*", words in "(\\{|\\}|\"end\"|:|\"sum\"|,|[0-9])*") {
-            let _ = (parse(&text, Transport::Tcp), parse(&words, Transport::Udp(1)));
+        fn any_text_is_survived(text in ".*", words in "(\\{|\\}|\"intervals\"|:|\"sum\"|,|[0-9])*") {
+            let _ = (parse(&text, asked(Transport::Tcp)), parse(&words, asked(Transport::Udp(1))));
         }
     }
 }

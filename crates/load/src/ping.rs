@@ -7,8 +7,13 @@ use usect_core::matrix::Pinged;
 use usect_lab::companion::Companion;
 
 const PROGRAM: &str = "ping";
-/// How much longer than its echoes take it may go on: it waits a second for the last answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long it waits for an answer, in seconds, where none has come yet; where some have, twice as long as the slowest took.
+const WAITS: &str = "5";
+/// How much longer than its echoes take it may go on.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// Of IPv4 and of ICMP.
+const HEADERS: u16 = 20 + 8;
 
 /// A running ping.
 pub struct Ping {
@@ -16,14 +21,34 @@ pub struct Ping {
     due: Instant,
 }
 
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Echo {
+    /// How often.
+    pub every: Duration,
+    /// How many times.
+    pub times: u64,
+    /// Bytes of the packet, which nobody may cut in pieces then; else as many as `ping` takes.
+    pub packet: Option<u16>,
+}
+
+impl Echo {
+    /// One.
+    pub const ONE: Echo = Echo { every: Duration::from_millis(200), times: 1, packet: None };
+}
+
 impl Ping {
-    /// Starts to ask a host, so often and so many times.
+    /// Starts to ask a host.
     ///
     /// Errors: the namespace or the program isn't there.
-    pub fn start(netns: Option<&str>, to: Ipv4Addr, every: Duration, times: u64) -> Result<Ping, LoadError> {
+    pub fn start(netns: Option<&str>, to: Ipv4Addr, echo: Echo) -> Result<Ping, LoadError> {
+        let Echo { every, times, packet } = echo;
         let due = Instant::now() + every.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX)) + PATIENCE;
         let (every, times) = (format!("{:.3}", every.as_secs_f64()), times.max(1).to_string());
-        let args = ["-n", "-W", "1", "-i", &every, "-c", &times, &to.to_string()];
+        let (to, size) = (to.to_string(), packet.map(|bytes| bytes.saturating_sub(HEADERS).to_string()));
+        let mut args = vec!["-n", "-W", WAITS, "-i", &every, "-c", &times];
+        args.extend(size.iter().flat_map(|size| ["-M", "do", "-s", size]));
+        args.push(&to);
         Ok(Ping { companion: Companion::start(netns, PROGRAM, &args)?, due })
     }
 
@@ -82,17 +107,34 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_interrupted_tells_what_it_saw() {
+        if !usect_testing::root() {
+            return;
+        }
+        let asked =
+            Ping::start(None, Ipv4Addr::LOCALHOST, Echo { every: Duration::from_secs(600), times: 2, packet: None });
+        let mut ping = match asked {
+            Ok(ping) => ping,
+            Err(error) => return usect_testing::skip(&error.to_string()),
+        };
+        ping.due = Instant::now() + Duration::from_secs(1);
+        let pinged = ping.end().unwrap();
+        assert_eq!((pinged.sent, pinged.rtts_ns.len()), (1, 1));
+    }
+
+    #[test]
     fn nobody_on_the_way_is_said_in_its_own_words() {
         if !usect_testing::root() {
             return;
         }
-        let asked = Ping::start(None, Ipv4Addr::new(127, 0, 0, 1), Duration::from_millis(10), 3);
+        let thrice = Echo { every: Duration::from_millis(10), times: 3, packet: Some(1500) };
+        let asked = Ping::start(None, Ipv4Addr::LOCALHOST, thrice);
         match asked {
             Ok(ping) => assert_eq!(ping.end().unwrap().sent, 3),
             Err(error) => return usect_testing::skip(&error.to_string()),
         }
         // It wants to be asked twice before it asks everybody.
-        let error = Ping::start(None, Ipv4Addr::BROADCAST, Duration::from_millis(10), 1).unwrap().end().unwrap_err();
+        let error = Ping::start(None, Ipv4Addr::BROADCAST, Echo::ONE).unwrap().end().unwrap_err();
         assert!(error.to_string().starts_with("ping: ") && matches!(error, LoadError::Said { .. }), "{error}");
     }
 

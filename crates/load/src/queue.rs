@@ -74,9 +74,17 @@ impl Watch {
             packets: 0,
             most: Look::default(),
         };
-        watch.first = watch.ask()?;
-        watch.last = watch.first.clone();
+        watch.count_anew()?;
         Ok(watch)
+    }
+
+    /// Counts from now on: nothing is told of what was dropped before.
+    ///
+    /// Errors: the kernel doesn't tell.
+    pub fn count_anew(&mut self) -> Result<(), LoadError> {
+        self.first = self.ask()?;
+        self.last = self.first.clone();
+        Ok(())
     }
 
     /// Looks once more.
@@ -211,17 +219,24 @@ mod tests {
         tc("qdisc replace dev t0 root handle 1: tbf rate 8kbit burst 1514 limit 4000");
         let mut watch = Watch::begin(netns, "t0", link.index).unwrap();
         let to = lab.rx().address.unwrap();
-        within(netns, || {
+        let send = || {
             let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
             for _ in 0..20 {
                 socket.send_to(&[0; 1000], (to, 9)).unwrap();
             }
-        })
-        .unwrap();
+        };
+        within(netns, send).unwrap();
+        let dropped = || {
+            let told: serde_json::Value = serde_json::from_str(&tc("-s -j qdisc show dev t0")).unwrap();
+            told[0]["drops"].as_u64().unwrap()
+        };
+        let before = dropped();
+        assert!(before >= 10);
+        watch.count_anew().unwrap();
+        within(netns, send).unwrap();
         watch.look().unwrap();
         // Some have left meanwhile; none of those that were dropped has come back.
-        let told: serde_json::Value = serde_json::from_str(&tc("-s -j qdisc show dev t0")).unwrap();
-        let drops = told[0]["drops"].as_u64().unwrap();
+        let drops = dropped() - before;
         let queue = watch.end();
         assert_eq!((queue.kind.as_str(), queue.interface.as_str(), queue.drops), ("tbf", "t0", drops));
         assert!(drops >= 10 && queue.most_packets > 0 && queue.most_bytes > 1000, "{queue:?}");

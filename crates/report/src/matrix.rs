@@ -3,7 +3,7 @@
 pub(crate) mod page;
 
 use std::collections::BTreeMap;
-use usect_core::matrix::{Became, Measured, Moved, RESPONSES, Response, WAYS};
+use usect_core::matrix::{Became, LATENCIES, Measured, Moved, RESPONSES, Response, WAYS};
 use usect_core::stats::Bounded;
 
 /// The figures that stand in the table, by their places in [`RESPONSES`], and their columns' names.
@@ -13,7 +13,11 @@ const SHOWN: [(usize, &str); 7] =
 /// What the columns mean.
 pub(crate) const READING: &str = "probe: median and 99th percentile of a light flow of usect's, there and back beside the load, µs, of those that came back; lost: the others; ping: the mean of its echoes, µs; Mbit/s: \
     the load's throughput at its receiver; CPU: what iperf3 worked at the first and the second end, % of a core. Means over the repetitions; the \
-    interval, cut at 0, covers the mean in 95 of 100 repetitions of the whole; of two repetitions it is wide. n/a: not measured, or too few samples.";
+    interval, cut at 0, covers the mean in 95 of 100 repetitions of the whole; of two repetitions it is wide, of one trial, or where all are alike, it has no width and isn't shown. n/a: not measured, or too few samples.";
+
+/// What the columns of all latencies mean.
+pub(crate) const LATENCIES_READING: &str = "Latencies of the probe, there and back, µs, and the standard deviation of ping's echoes: means over the repetitions, and the interval \
+    that covers the mean in 95 of 100 repetitions of the whole.";
 
 /// What the columns of the two ways mean.
 pub(crate) const WAYS_READING: &str = "The probe's way there and its way back, µs: from when it left to when the program at the other end had it, and from then on to when it was \
@@ -21,7 +25,7 @@ pub(crate) const WAYS_READING: &str = "The probe's way there and its way back, �
     no frame arrives before it left. 0: both ends have one clock.";
 
 /// What the list of effects means.
-pub(crate) const MOVES: &str = "A difference of means over all combinations of the other settings, with its 95% interval. Told here is what is no noise: a false alarm \
+pub(crate) const MOVES: &str = "A difference of means over all combinations of the other settings that were measured, with its 95% interval. Told here is what is no noise: a false alarm \
     among all effects on a figure has a probability of 5% (Holm). Under: how the difference differs under another setting; where that is as large as the difference itself, no single \
     combination need have it: look at the cells.";
 
@@ -30,7 +34,7 @@ pub(crate) fn heads() -> impl Iterator<Item = String> {
     SHOWN.iter().map(|(_, head)| (*head).to_owned())
 }
 
-fn shown() -> impl Iterator<Item = &'static Response> {
+fn shown() -> impl Iterator<Item = &'static Response> + Clone {
     SHOWN.iter().map(|(place, _)| &RESPONSES[*place])
 }
 
@@ -49,12 +53,26 @@ pub(crate) struct Row {
 
 /// The cells in the file's order.
 pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
+    rows_of(measured, shown())
+}
+
+/// The same with all latencies.
+pub(crate) fn latencies(measured: &Measured) -> Vec<Row> {
+    rows_of(measured, LATENCIES.iter())
+}
+
+/// Names of their columns.
+pub(crate) fn heads_of_latencies() -> impl Iterator<Item = String> {
+    LATENCIES.iter().map(|latency| latency.name.to_owned())
+}
+
+fn rows_of(measured: &Measured, responses: impl Iterator<Item = &'static Response> + Clone) -> Vec<Row> {
     let Measured { matrix, trials, .. } = measured;
     let row = |cell: Vec<usize>| {
         let seen =
             |tried: &&usect_core::matrix::Tried| tried.turn.cell == cell && matches!(tried.became, Became::Seen(_));
         let seen = trials.iter().filter(seen).count();
-        let figures = shown().map(|response| response.mean(trials, &cell)).collect();
+        let figures = responses.clone().map(|response| response.mean(trials, &cell)).collect();
         (seen > 0).then(|| Row { label: matrix.label(&cell), figures, trials: seen })
     };
     matrix.cells().into_iter().filter_map(row).collect()
@@ -101,11 +119,13 @@ pub(crate) fn step(moved: &Moved) -> String {
     format!("{}{}", words(&moved.by), under.unwrap_or_default())
 }
 
-/// `+35.2 ± 1.1 µs`.
+/// `+35.2 ± 1.1 µs`, and of how many combinations, where some weren't measured.
 pub(crate) fn amount(moved: &Moved) -> String {
+    let (some, all) = (moved.combinations, moved.of_combinations);
+    let of = if some < all { format!(", in {some} of {all} combinations") } else { String::new() };
     let margin = moved.margin.map_or(String::new(), |margin| format!(" ± {}", number(margin)));
     let sign = if moved.estimate > 0.0 { "+" } else { "" };
-    format!("{sign}{}{margin} {}", number(moved.estimate), moved.unit)
+    format!("{sign}{}{margin} {}{of}", number(moved.estimate), moved.unit)
 }
 
 /// What is no noise: of each figure, the settings that move it, those of most weight first, main effects before interactions.
@@ -175,7 +195,15 @@ pub(crate) fn notes(measured: &Measured) -> Vec<String> {
         let Became::Seen(seen) = &tried.became else { continue };
         seen.notes.iter().for_each(|note| *all.entry(note).or_default() += 1);
     }
-    all.into_iter().map(|(note, times)| format!("{note} (in {times} of {} trials)", measured.trials.len())).collect()
+    let later = measured.trials.iter().filter(|tried| tried.session > 1).count();
+    let later = (later > 0).then(|| {
+        format!(
+            "{later} of {} trials were measured after it had been gone on with: cells that were never measured in the same session are not compared",
+            measured.trials.len()
+        )
+    });
+    let told = |(note, times)| format!("{note} (in {times} of {} trials)", measured.trials.len());
+    all.into_iter().map(told).chain(later).collect()
 }
 
 /// What was set up.
@@ -187,7 +215,10 @@ pub(crate) fn setup(measured: &Measured) -> String {
         true => String::new(),
         false => format!("{}, over whatever stands between them; ", measured.ends.join(" to ")),
     };
-    format!("{over}{cells} cells of {}, in an order drawn by lot; {} trials", factors.join(", "), measured.trials.len())
+    let product: usize = measured.matrix.factors().iter().map(|factor| factor.levels.len()).product();
+    let one_way = if cells < product { " (without a load, in one direction only)" } else { "" };
+    let (factors, trials) = (factors.join(", "), measured.trials.len());
+    format!("{over}{cells} cells of {factors}{one_way}, in an order drawn by lot; {trials} trials")
 }
 
 #[cfg(test)]
@@ -219,7 +250,7 @@ mod tests {
         for turn in measured.matrix.order(runs) {
             let ns = 20_000 + 30_000 * turn.cell[1] as u64 + 10 * u64::from(turn.repetition);
             let became = if turn.cell[0] == 1 { Became::Unavailable("no sfq".into()) } else { seen(ns) };
-            measured.add(Tried { turn, became });
+            measured.add(Tried { turn, session: 1, became });
         }
         measured
     }

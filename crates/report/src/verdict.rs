@@ -66,8 +66,9 @@ pub(crate) fn banners(header: &Header) -> Vec<String> {
         let share = format::share(core.share());
         format!("DISTURBED: {place} lost {share} of its time before any traffic; figures may say more of the host than of the path.")
     });
-    let resumed =
-        header.resumed.iter().map(|at| format!("RESUMED: it had been interrupted, and was gone on with at {at}."));
+    let resumed = header.resumed.iter().map(|at| {
+        format!("RESUMED: it was gone on with at {at}, after it had been interrupted or some of it had failed.")
+    });
     let notes = header.notes.iter().map(|note| format!("NOTE: {note}"));
     quick.into_iter().chain(partial).chain(disturbed).chain(resumed).chain(notes).collect()
 }

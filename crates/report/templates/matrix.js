@@ -2,6 +2,9 @@
   const shade = (n) => color({ color: n % 6 });
   const figure = (v) => Math.abs(v) >= 100 ? v.toFixed(0) : Math.abs(v) >= 10 ? v.toFixed(1) : v.toFixed(2);
 
+  /// Of a long name the beginning: a level may be named, and the cells below have it whole.
+  const short = (name, most) => escape(name.length > most ? `${name.slice(0, most - 1)}…` : name);
+
   /// Boxes for panels, all of them before the first is drawn: a panel is as wide as the others leave it.
   const boxes = (id, titles, kind = "plot") => {
     byId(id).innerHTML = titles.map((title, n) => `<div><h3>${escape(title)}</h3><div class="${kind}" id="${id}-${n}"></div></div>`).join("");
@@ -14,13 +17,13 @@
     const names = [...new Set(panels.flatMap((p) => p.bars.map((b) => b.name)))];
     boxes(`bars-${id}`, panels.map((p) => p.title)).forEach((box, n) => {
       const { groups, bars } = panels[n];
-      const traces = bars.map(({ name, values }) => ({
-        type: "bar", name: escape(name), x: groups.map(escape), y: values.map((v) => v?.[0] ?? null), marker: { color: shade(names.indexOf(name)) },
+      const traces = bars.map(({ name, level, values }) => ({
+        type: "bar", name: short(name, 30), x: groups.map((_, i) => i), y: values.map((v) => v?.[0] ?? null), marker: { color: shade(level) },
         error_y: { visible: values.some((v) => v && v[1] < v[2]), type: "data", symmetric: false, array: values.map((v) => v ? v[2] - v[0] : 0), arrayminus: values.map((v) => v ? v[0] - v[1] : 0), color: ink(), thickness: 1.2, width: 3 },
-        text: values.map((v) => v ? `${figure(v[0])} (${figure(v[1])} to ${figure(v[2])}) ${unit}` : ""), textposition: "none",
-        hovertemplate: `<b>${escape(name)}</b>, %{x}<br>%{text}<extra></extra>`,
+        text: values.map((v, i) => v ? `${escape(groups[i])}<br>${figure(v[0])} (${figure(v[1])} to ${figure(v[2])}) ${unit}` : ""), textposition: "none",
+        hovertemplate: `<b>${escape(name)}</b>, %{text}<extra></extra>`,
       }));
-      draw(box, traces, layout(axis(escape(along)), axis(unit, { range: [0, 1.08 * highest || 1] }), { barmode: "group", showlegend: names.length > 1 || names[0] !== "" }));
+      draw(box, traces, layout(axis(escape(along), { tickvals: groups.map((_, i) => i), ticktext: groups.map((group) => short(group, 18)) }), axis(unit, { range: [0, 1.08 * highest || 1] }), { barmode: "group", showlegend: names.length > 1 || names[0] !== "" }));
     });
   };
 
@@ -35,7 +38,7 @@
         error_x: { type: "data", array: margins.map((m) => m ?? 0), color: quiet(), thickness: 1.5 },
         text: estimates.map((e, i) => `${figure(e)}${margins[i] === null ? "" : ` ± ${figure(margins[i])}`} ${unit}`), hovertemplate: "%{text}<extra></extra>",
       };
-      const names_ = names.map((name) => escape(name.replace(/ against /, "<br>against ")).replaceAll("&lt;br&gt;", "<br>"));
+      const names_ = names.map((name) => name.split(" against ").map((part, i) => `${i ? "against " : ""}${short(part, 26)}`).join("<br>"));
       draw(box, [trace], layout(axis(unit, { zeroline: true, zerolinecolor: quiet() }), axis("", { tickvals: names.map((_, i) => i), ticktext: names_, range: [names.length - 0.4, -0.6], showgrid: false })));
     });
   };

@@ -28,7 +28,7 @@ use usect_dut::DutError;
 use usect_lab::{Lab, LabError, audit};
 use usect_load::LoadError;
 use usect_load::iperf::{Asked, Client};
-use usect_load::ping::Ping;
+use usect_load::ping::{Echo, Ping};
 use usect_load::usage::Who;
 
 /// The programs that a matrix needs, beside those of every lab.
@@ -38,6 +38,10 @@ const BEFORE_THE_END: Duration = Duration::from_millis(100);
 const BLINK: Duration = Duration::from_millis(20);
 /// How long a path may take to come back after it was set up.
 const COMES_BACK: Duration = Duration::from_secs(20);
+/// The frames of an AF_XDP socket are in pages, with what the kernel needs of each.
+const SPOOL_MTU: u16 = 3_400;
+/// How many echoes of full size may be lost on a path that carries them.
+const ATTEMPTS: usize = 3;
 
 /// A trial that is to be made.
 #[derive(Debug, Clone, Copy)]
@@ -101,12 +105,18 @@ impl Cell<'_> {
         let far = Here::at(lab.rx().clone(), None);
         let (address, mut far) = (far.address()?, End::Here(Box::new(far)));
         set_up(&mut near, &mut far, settings)?;
+        if matches!(settings.path, Way::Spool(_)) && mtu > SPOOL_MTU {
+            let why = format!("a delay line takes an MTU of up to {SPOOL_MTU}, as XDP does, and this one is {mtu}");
+            return Err(Became::Unavailable(why));
+        }
         let between = Between::start(&lab, settings.path, self.matrix)?;
         let ends = Ends { near: &mut near, far: &mut far, address, other_host: None, between: between.processes() };
-        let mut seen = self.seen(ends, settings, stop, progress)?;
-        seen.notes.splice(0..0, between.notes());
-        between.stop()?;
-        Ok(seen)
+        let mut seen = self.seen(ends, settings, stop, progress);
+        if let Ok(seen) = &mut seen {
+            seen.notes.splice(0..0, between.notes());
+        }
+        // What stood between knows best why it did so no longer.
+        both(seen, between.stop().map_err(Became::from))
     }
 
     fn on(
@@ -117,7 +127,7 @@ impl Cell<'_> {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Seen, Became> {
         let other_host = own.other_host().map(str::to_owned);
-        let (mut near, far, address) = own.ends_for(settings.path)?;
+        let (mut near, far, address) = own.ends_for(settings.path, stop)?;
         let seen = set_up(&mut near, far, settings).and_then(|()| {
             let other_host = other_host.as_deref();
             let ends = Ends { near: &mut near, far: &mut *far, address, other_host, between: Vec::new() };
@@ -140,7 +150,7 @@ impl Cell<'_> {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Seen, Became> {
         let Ends { near, far, address, other_host, between } = ends;
-        await_path(near, address, stop)?;
+        await_path(near, (address, settings.mtu), stop)?;
         let probe = self.probe(near, address)?;
         // Ends the probes for the user, and where something else of the trial went wrong.
         let halt: Arc<AtomicBool> = Arc::default();
@@ -181,9 +191,8 @@ impl Cell<'_> {
         };
         let (near_told, (far_told, passed)) = (near.tell()?, told(far)?);
         if measured.counts.received == 0 {
-            return Err(Became::Failed(format!(
-                "no probe came back: is UDP port {RX_PORT} of {address} open, and {TX_PORT} here?"
-            )));
+            let open = other_host.map(|_| format!(": is UDP port {RX_PORT} of {address} open, and {TX_PORT} here?"));
+            return Err(Became::Failed(format!("no probe came back{}", open.unwrap_or_default())));
         }
         let known = Known { tagged: std::mem::take(&mut measured.tagged), passed, picked };
         if other_host.is_some() {
@@ -196,16 +205,15 @@ impl Cell<'_> {
     /// Starts the load; its warm-up begins with it.
     fn load(self, settings: &Settings, near: &Here, far: &mut End, to: Ipv4Addr) -> Result<Option<Client>, Became> {
         let Load::Flows { transport, flows } = settings.load else { return Ok(None) };
-        let whole = |seconds: f64| seconds.ceil() as u64;
+        // Whole seconds, as a matrix is checked to have.
         let Protocol { warmup_s, duration_s, .. } = self.protocol;
         let asked = Asked {
             to,
             transport,
             flows,
             back: settings.direction == Direction::Back,
-            // Longer than the probes.
-            seconds: whole(duration_s) + 1,
-            warmup: whole(warmup_s),
+            seconds: duration_s as u64,
+            warmup: warmup_s as u64,
         };
         far.ask(Order::Serve).and_then(done)?;
         Client::start(near.link.netns.as_deref(), asked).map(Some).map_err(loading)
@@ -249,16 +257,32 @@ fn both<T>(first: Result<T, Became>, second: Result<(), Became>) -> Result<T, Be
     }
 }
 
-/// Waits until the far end answers: a card that was set up may take its link away for seconds.
-fn await_path(near: &Here, address: Ipv4Addr, stop: &AtomicBool) -> Result<(), Became> {
+/// Waits until the far end answers: a card that was set up may take its link away for seconds. Then looks whether the path carries packets of the
+/// MTU that was set up: between hosts stands what nobody set up.
+fn await_path(near: &Here, (address, mtu): (Ipv4Addr, Option<u16>), stop: &AtomicBool) -> Result<(), Became> {
+    let answers = |of: Echo| {
+        let echo = Ping::start(near.link.netns.as_deref(), address, of).map_err(loading)?;
+        Ok::<_, Became>(!echo.end().map_err(loading)?.rtts_ns.is_empty())
+    };
     let begun = Instant::now();
-    while begun.elapsed() < COMES_BACK && !stop.load(Relaxed) {
-        let echo = Ping::start(near.link.netns.as_deref(), address, Duration::from_millis(200), 1).map_err(loading)?;
-        if !echo.end().map_err(loading)?.rtts_ns.is_empty() {
+    while !answers(Echo::ONE)? {
+        if begun.elapsed() >= COMES_BACK {
+            let within = COMES_BACK.as_secs();
+            return Err(Became::Failed(format!("{address} answers no echo within {within} s of setting up")));
+        }
+        if stop.load(Relaxed) {
+            return Err(Became::Failed("it was interrupted".into()));
+        }
+    }
+    for _ in 0..ATTEMPTS {
+        if mtu.is_none_or(|mtu| answers(Echo { packet: Some(mtu), ..Echo::ONE }).unwrap_or(false)) {
             return Ok(());
         }
     }
-    Err(Became::Failed(format!("{address} answers no echo within {} s of setting up", COMES_BACK.as_secs())))
+    let mtu = mtu.unwrap_or_default();
+    Err(Became::Unavailable(format!(
+        "{address} answers echoes, and none of {mtu} bytes: what stands between doesn't carry that MTU"
+    )))
 }
 
 /// Sends the probes, and watches everything else meanwhile; where that can't be, `halt` ends them.
@@ -311,12 +335,13 @@ impl Watch<'_> {
         self.wait_until(warm, &mut load);
         let every = Duration::from_millis(self.cell.matrix.probe.ping_ms.into());
         let times = (duration_s / every.as_secs_f64()).floor().max(1.0) as u64;
-        let ping = Ping::start(near.link.netns.as_deref(), self.address, every, times).map_err(loading)?;
+        let echoes = Echo { every, times, packet: None };
+        let ping = Ping::start(near.link.netns.as_deref(), self.address, echoes).map_err(loading)?;
         let mut beside = vec![Who { name: "ping".into(), pid: ping.pid() }];
         beside.extend(load.as_ref().map(|client| Who { name: FIRST_END.into(), pid: client.pid() }));
         beside.extend(self.between.clone());
         far.ask(Order::Watch).and_then(done)?;
-        near.watch(beside);
+        near.watch(beside)?;
         let end = warm + Duration::from_secs_f64(duration_s).saturating_sub(BEFORE_THE_END);
         let loads = self.wait_until(end, &mut load);
         near.hold()?;

@@ -13,7 +13,7 @@ use usect_testing::skip;
 /// A short one that varies what is said.
 fn matrix(world: &World, vary: &str, runs: u32) -> String {
     let text = format!(
-        "title = \"a test\"\n[quick]\nwarmup_s = 0.5\nduration_s = 1.0\nruns = {runs}\n[probe]\nping_ms = 50\n[vary]\n{vary}\n"
+        "title = \"a test\"\n[quick]\nwarmup_s = 1\nduration_s = 1\nruns = {runs}\n[probe]\nping_ms = 50\n[vary]\n{vary}\n"
     );
     world.file("matrix.toml", &text)
 }
@@ -134,7 +134,8 @@ fn sender() -> Option<u32> {
 #[test]
 fn a_load_that_dies_fails_its_cell_and_a_run_that_was_interrupted_is_gone_on_with() {
     let Some(world) = world() else { return };
-    let text = "title = \"a test\"\n[quick]\nwarmup_s = 0.5\nduration_s = 2.0\nruns = 2\n[vary]\nload = [\"tcp\", \"udp 10M\"]\n";
+    let text =
+        "title = \"a test\"\n[quick]\nwarmup_s = 1\nduration_s = 2\nruns = 2\n[vary]\nload = [\"tcp\", \"udp 10M\"]\n";
     let mut run = world.start(&["matrix", &world.file("matrix.toml", text), "--quick"]);
     let mut first = None;
     run.until("it loads", || {

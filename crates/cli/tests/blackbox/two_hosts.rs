@@ -108,7 +108,7 @@ impl Hosts {
 
     fn matrix(&self, vary: &str) -> String {
         let text = format!(
-            "title = \"a test\"\n[quick]\nwarmup_s = 0.5\nduration_s = 1.0\nruns = 1\n[probe]\nping_ms = 50\n[vary]\n{vary}\n"
+            "title = \"a test\"\n[quick]\nwarmup_s = 1\nduration_s = 1\nruns = 1\n[probe]\nping_ms = 50\n[vary]\n{vary}\n"
         );
         self.world.file("matrix.toml", &text)
     }

@@ -71,7 +71,7 @@ impl FromStr for Load {
             _ => None,
         };
         found.ok_or_else(|| {
-            format!("there is no load {text:?}: use none, tcp, tcp with a number of flows up to {MOST_FLOWS}, or udp with bits a second such as 500M, and flows")
+            format!("there is no load {text:?}: use none, tcp, tcp with a number of flows up to {MOST_FLOWS}, or udp with bits a second such as 500M (a whole number, with K, M or G or without), and flows")
         })
     }
 }

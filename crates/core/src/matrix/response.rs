@@ -1,7 +1,7 @@
 //! Figures of a trial that a setting may move, and which of them it does.
 
 use super::{Apart, Distribution, Matrix, Seen, Tried, Used};
-use crate::effects::{self, Effect, Observed, Resolution};
+use crate::effects::{self, Effect, Observed};
 use crate::matrix::Became;
 use crate::stats::{self, Bounded, Quantile};
 use crate::summary::Summary;
@@ -14,8 +14,8 @@ pub struct Response {
     pub name: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// How closely it is known.
-    pub resolution: Resolution,
+    /// The least standard deviation that one of this value has, by how it is read or counted.
+    least_deviation: fn(&Seen, f64) -> f64,
     of: fn(&Seen) -> Option<f64>,
 }
 
@@ -24,87 +24,146 @@ pub const FIRST_END: &str = "iperf3, first end";
 /// At the other end.
 pub const SECOND_END: &str = "iperf3, second end";
 
-/// Accounts of processes are in ticks of 10 ms, and a trial lasts seconds: percent of a core.
-const CPU_RESOLUTION: Resolution = Resolution::of(0.5);
+/// A figure of the probe's latencies, in microseconds.
+const fn latency(name: &'static str, of: fn(&Seen) -> Option<f64>) -> Response {
+    Response { name, unit: "µs", least_deviation: buckets, of }
+}
+
+fn summary(seen: &Seen) -> Option<&Summary> {
+    Some(&seen.probe.latency.as_ref()?.summary)
+}
+
+/// That of what is only told in steps of so much (a uniform distribution's).
+fn steps(of: f64) -> f64 {
+    of / 12_f64.sqrt()
+}
+
+/// Of how often something came about: its square root (Poisson's), where it is nothing that of steps of one.
+fn events(count: f64) -> f64 {
+    count.max(1.0 / 12.0).sqrt()
+}
+
+/// Accounts of cores and processes are in ticks of 10 ms, of the second that a trial takes at the least: percent of a core.
+fn ticks(_: &Seen, _: f64) -> f64 {
+    steps(1.0)
+}
+
 /// Figures out of a histogram, in microseconds: a nanosecond, and the width of a bucket.
-const BUCKETS: Resolution = Resolution { least: 1e-3, share: 1.0 / 1024.0 };
+fn buckets(_: &Seen, us: f64) -> f64 {
+    steps((us / 1024.0).max(1e-3))
+}
+
+/// `ping` tells three digits, and no more than three of a millisecond.
+fn three_digits(_: &Seen, us: f64) -> f64 {
+    steps((us / 100.0).max(1.0))
+}
 
 /// All of them, in the order in which they are shown.
-pub const RESPONSES: [Response; 14] = [
-    Response { name: "probe, median", unit: "µs", resolution: BUCKETS, of: |seen| quantile_us(seen, 0.5) },
-    Response { name: "probe, p99", unit: "µs", resolution: BUCKETS, of: |seen| quantile_us(seen, 0.99) },
+pub const RESPONSES: [Response; 16] = [
+    Response { name: "probe, median", unit: "µs", least_deviation: buckets, of: |seen| quantile_us(seen, 0.5) },
+    Response { name: "probe, p99", unit: "µs", least_deviation: buckets, of: |seen| quantile_us(seen, 0.99) },
     Response {
         name: "ping, mean",
         unit: "µs",
-        // Three digits after the point of a millisecond.
-        resolution: Resolution::of(1.0),
+        least_deviation: three_digits,
         of: |seen| Some(seen.ping.mean_and_stdev()?.0 / 1e3),
     },
     Response {
         name: "throughput",
         unit: "Mbit/s",
-        resolution: Resolution::of(1e-3),
+        least_deviation: |_, _| steps(1e-3),
         of: |seen| Some(seen.load.as_ref()?.bits_per_second / 1e6),
     },
     Response {
         name: "CPU of the load, first end",
         unit: "% of a core",
-        resolution: CPU_RESOLUTION,
+        least_deviation: ticks,
         of: |seen| percent(&seen.processes, FIRST_END),
     },
     Response {
         name: "CPU of the load, second end",
         unit: "% of a core",
-        resolution: CPU_RESOLUTION,
+        least_deviation: ticks,
         of: |seen| percent(&seen.processes, SECOND_END),
     },
-    Response {
-        name: "CPU, all cores",
-        unit: "% of a core",
-        resolution: CPU_RESOLUTION,
-        of: |seen| all_cores(&seen.cores),
-    },
+    Response { name: "CPU, all cores", unit: "% of a core", least_deviation: ticks, of: |seen| all_cores(&seen.cores) },
     Response {
         name: "between packets, median",
         unit: "µs",
-        resolution: BUCKETS,
+        least_deviation: buckets,
         of: |seen| Some(seen.arrived.as_ref()?.gaps.as_ref()?.summary.median_ns()? / 1e3),
     },
-    Response { name: "queued, mean", unit: "packets", resolution: Resolution::of(0.1), of: queued },
+    Response { name: "queued, mean", unit: "packets", least_deviation: |_, _| steps(0.1), of: queued },
     Response {
         name: "retransmitted",
         unit: "segments",
-        resolution: Resolution::of(1.0),
+        least_deviation: |_, count| events(count),
         of: |seen| seen.load.as_ref()?.retransmits.map(|count| count as f64),
     },
     Response {
         name: "TCP's round trip, mean",
         unit: "µs",
-        resolution: Resolution::of(1.0),
+        least_deviation: |_, _| steps(1.0),
         of: |seen| seen.load.as_ref()?.rtt_us,
     },
     Response {
         name: "probes lost",
         unit: "%",
-        resolution: LOSS_RESOLUTION,
+        least_deviation: |seen, percent| of_some(seen.probe.counts.sent, percent),
         of: |seen| lost(seen.probe.counts.lost, seen.probe.counts.sent),
     },
     Response {
         name: "datagrams lost",
         unit: "%",
-        resolution: LOSS_RESOLUTION,
+        least_deviation: |seen, percent| {
+            of_some(seen.load.as_ref().and_then(|load| load.datagrams).unwrap_or(0), percent)
+        },
         of: |seen| lost(seen.load.as_ref()?.lost?, seen.load.as_ref()?.datagrams?),
     },
     Response {
         name: "dropped by queues",
         unit: "packets",
-        resolution: Resolution::of(1.0),
+        least_deviation: |_, count| events(count),
         of: |seen| Some(seen.queues.iter().map(|queue| queue.drops).sum::<u64>() as f64),
+    },
+    Response {
+        name: "probe, standard deviation",
+        unit: "µs",
+        least_deviation: buckets,
+        of: |seen| Some(summary(seen)?.stdev_ns / 1e3),
+    },
+    Response {
+        name: "ping, standard deviation",
+        unit: "µs",
+        least_deviation: three_digits,
+        of: |seen| Some(seen.ping.mean_and_stdev()?.1 / 1e3),
     },
 ];
 
-/// A thousandth of a percent.
-const LOSS_RESOLUTION: Resolution = Resolution::of(1e-3);
+/// A trial's latencies in full.
+pub const LATENCIES: [Response; 10] = [
+    latency("least", |seen| Some(summary(seen)?.min_ns as f64 / 1e3)),
+    latency("mean", |seen| Some(summary(seen)?.mean_ns / 1e3)),
+    latency("st. dev.", |seen| Some(summary(seen)?.stdev_ns / 1e3)),
+    latency("p50", |seen| quantile_us(seen, 0.5)),
+    latency("p90", |seen| quantile_us(seen, 0.9)),
+    latency("p99", |seen| quantile_us(seen, 0.99)),
+    latency("p99.9", |seen| quantile_us(seen, 0.999)),
+    latency("p99.99", |seen| quantile_us(seen, 0.9999)),
+    latency("most", |seen| Some(summary(seen)?.max_ns as f64 / 1e3)),
+    Response {
+        name: "ping, st. dev.",
+        unit: "µs",
+        least_deviation: three_digits,
+        of: |seen| Some(seen.ping.mean_and_stdev()?.1 / 1e3),
+    },
+];
+
+/// Of a share of some, in percent.
+fn of_some(all: u64, percent: f64) -> f64 {
+    let each = 100.0 / all.max(1) as f64;
+    each * events(percent / each)
+}
 
 /// In percent.
 fn lost(lost: u64, sent: u64) -> Option<f64> {
@@ -116,23 +175,26 @@ pub const WAYS: [Response; 4] = [
     Response {
         name: "there, median",
         unit: "µs",
-        resolution: BUCKETS,
+        least_deviation: buckets,
         of: |seen| way_us(seen, |apart| &apart.forward, 0.5),
     },
     Response {
         name: "there, p99",
         unit: "µs",
-        resolution: BUCKETS,
+        least_deviation: buckets,
         of: |seen| way_us(seen, |apart| &apart.forward, 0.99),
     },
     Response {
         name: "back, median",
         unit: "µs",
-        resolution: BUCKETS,
+        least_deviation: buckets,
         of: |seen| way_us(seen, |apart| &apart.back, 0.5),
     },
     Response {
-        name: "back, p99", unit: "µs", resolution: BUCKETS, of: |seen| way_us(seen, |apart| &apart.back, 0.99)
+        name: "back, p99",
+        unit: "µs",
+        least_deviation: buckets,
+        of: |seen| way_us(seen, |apart| &apart.back, 0.99),
     },
 ];
 
@@ -141,7 +203,7 @@ fn way_us(seen: &Seen, of: fn(&Apart) -> &Distribution, share: f64) -> Option<f6
 }
 
 fn quantile_us(seen: &Seen, share: f64) -> Option<f64> {
-    at(&seen.probe.latency.as_ref()?.summary, share)
+    at(summary(seen)?, share)
 }
 
 fn at(summary: &Summary, share: f64) -> Option<f64> {
@@ -193,6 +255,26 @@ pub struct Moved {
     pub significant: bool,
     /// Combinations of the other factors that it is the mean of.
     pub combinations: usize,
+    /// Of how many that have what is compared, whether they were measured or not.
+    #[serde(default)]
+    pub of_combinations: usize,
+}
+
+/// Combinations of the other factors in which a matrix has everything that an effect compares.
+fn possible(matrix: &Matrix, effect: &Effect) -> usize {
+    let cells = matrix.cells();
+    let has = |cell: &[usize], changes: &[Option<effects::Level>]| {
+        let mut cell = cell.to_vec();
+        changes.iter().flatten().for_each(|level| cell[level.factor] = level.level);
+        cells.contains(&cell)
+    };
+    let (of, under) = (Some(effect.of), effect.under);
+    let base = |cell: &&Vec<usize>| [of, under].iter().flatten().all(|level| cell[level.factor] == level.against);
+    cells
+        .iter()
+        .filter(base)
+        .filter(|cell| [[of, None], [None, under], [of, under]].iter().all(|c| has(cell, c)))
+        .count()
 }
 
 impl Response {
@@ -222,8 +304,10 @@ impl Response {
         let factors = matrix.factors();
         let levels: Vec<usize> = factors.iter().map(|factor| factor.levels.len()).collect();
         let observed = |tried: &Tried| {
-            let (levels, repetition) = (tried.turn.cell.clone(), tried.turn.repetition);
-            Some(Observed { levels, repetition, value: self.value(tried)? })
+            let Became::Seen(seen) = &tried.became else { return None };
+            let (levels, repetition, session) = (tried.turn.cell.clone(), tried.turn.repetition, tried.session);
+            let value = self.of(seen)?;
+            Some(Observed { levels, repetition, session, value, least_deviation: (self.least_deviation)(seen, value) })
         };
         let observed: Vec<Observed> = trials.iter().filter_map(observed).collect();
         let step = |level: effects::Level| {
@@ -240,8 +324,9 @@ impl Response {
             margin: effect.margin,
             significant: effect.significant,
             combinations: effect.combinations,
+            of_combinations: possible(matrix, &effect),
         };
-        effects::effects(&levels, &observed, self.resolution).into_iter().map(moved).collect()
+        effects::effects(&levels, &observed).into_iter().map(moved).collect()
     }
 }
 
@@ -289,7 +374,7 @@ mod tests {
                 } else {
                     Became::Seen(Box::new(seen(ns)))
                 };
-                Tried { turn, became }
+                Tried { turn, session: 1, became }
             })
             .collect();
         let median = &RESPONSES[0];
@@ -303,6 +388,25 @@ mod tests {
         let mean = median.mean(&trials, &[0, 0, 1]).unwrap();
         assert!(mean.low < 120.05 && mean.high > 120.0, "{mean:?}");
         assert!(median.mean(&trials, &[1, 1, 1]).is_none());
+    }
+
+    #[test]
+    fn a_probe_that_is_lost_now_and_then_accuses_nobody() {
+        let matrix = Matrix::parse("title = \"\"\n[vary]\nmtu = [1500, 9000]\n").unwrap();
+        let lost = |turn: &super::super::Turn, lost: u64| {
+            let mut seen = seen(20_000);
+            seen.probe.counts = Counts { sent: 4000, received: 4000 - lost, lost, ..Counts::default() };
+            Tried { turn: turn.clone(), session: 1, became: Became::Seen(Box::new(seen)) }
+        };
+        let response = RESPONSES.iter().find(|response| response.name == "probes lost").unwrap();
+        let judged = |each: u64| {
+            let trials: Vec<Tried> =
+                matrix.order(3).iter().map(|turn| lost(turn, each * turn.cell[0] as u64)).collect();
+            let moved = response.moved(&matrix, &trials);
+            assert_eq!((moved[0].combinations, moved[0].of_combinations), (1, 1));
+            moved[0].significant
+        };
+        assert!(!judged(1) && judged(400), "a tenth of them is no accident");
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub struct Tried {
     /// Which.
     #[serde(flatten)]
     pub turn: Turn,
+    /// When: 1 where the matrix was begun, one more each time that it was gone on with.
+    #[serde(default)]
+    pub session: u32,
     /// What became of it.
     #[serde(flatten)]
     pub became: Became,
@@ -85,7 +88,7 @@ pub struct Seen {
 pub struct Arrived {
     /// How many.
     pub packets: u64,
-    /// Those that they were on the wire.
+    /// Segments that they were made of, by an offload of either end: over a cable of veth, what TSO left whole was never in pieces.
     pub segments: u64,
     /// Times from one to the next; none of fewer than two packets.
     pub gaps: Option<Distribution>,
@@ -142,8 +145,7 @@ pub struct Loaded {
     pub bits_per_second: f64,
     /// Segments that TCP sent again.
     pub retransmits: Option<u64>,
-    /// The mean of TCP's own smoothed round-trip time over all flows, in microseconds; only the end that sends knows it, and tells it where it
-    /// is the first one.
+    /// The mean of TCP's own smoothed round-trip time over all flows and seconds, in microseconds, as the end that sends knows it.
     pub rtt_us: Option<f64>,
     /// Datagrams that its receiver counted, those that it missed among them, where it is UDP.
     pub datagrams: Option<u64>,

@@ -1,8 +1,8 @@
 //! The page of a matrix, or of several one after another.
 
 use super::{
-    MOVES, READING, Row, WAYS_READING, amount, heads, heads_of_ways, interval, missing, notes, nothing, number, rows,
-    setup, step, told, ways,
+    LATENCIES_READING, MOVES, READING, Row, WAYS_READING, amount, heads, heads_of_latencies, heads_of_ways, interval,
+    latencies, missing, notes, nothing, number, rows, setup, step, told, ways,
 };
 use crate::StoredRun;
 use crate::grid::{Entry, Grid, Line};
@@ -10,7 +10,7 @@ use crate::head::{self, Head};
 use crate::page::{Kind, PageError, render};
 use crate::series::{labelled, letter};
 use serde::Serialize;
-use usect_core::matrix::{Factor, Measured, Moved, RESPONSES, Response};
+use usect_core::matrix::{Direction, Factor, Load, Measured, Moved, RESPONSES, Response, Transport, Way};
 
 /// Of matrices.
 pub(crate) const MATRIX: Kind = Kind { template: "matrix.html", script: include_str!("../../templates/matrix.js") };
@@ -21,6 +21,8 @@ struct View {
     runs: Vec<Head>,
     table: Grid,
     reading: &'static str,
+    latencies: Option<Grid>,
+    latencies_reading: &'static str,
     ways: Option<Grid>,
     ways_reading: &'static str,
     /// Whether the figures are those of paper 004.
@@ -73,6 +75,8 @@ struct Panel {
 #[derive(Serialize)]
 struct Bars {
     name: String,
+    /// Which level it is, so that it has the same colour everywhere.
+    level: usize,
     values: Vec<Option<[f64; 3]>>,
 }
 
@@ -87,11 +91,11 @@ struct Effects {
     significant: Vec<bool>,
 }
 
-/// Which of the paper's figures a response redraws.
+/// Which of the paper's figures a response redraws, of loads from the first end.
 const REDRAWN: [(&str, &str); 4] = [
     (
         "ping, mean",
-        "Figures 2, 3 and 8 to 11 of paper 004: the latency that echoes beside the load saw, without and with a switch, under each queueing discipline, of TCP and of UDP",
+        "Figures 2 and 3 of paper 004 (8 to 11 where the queueing discipline varies): the latency that echoes beside the load saw, without and with a switch, of TCP and of UDP",
     ),
     ("throughput", "Figure 12 of paper 004: bandwidth at the load's receiver"),
     (
@@ -104,10 +108,18 @@ const REDRAWN: [(&str, &str); 4] = [
     ),
 ];
 
-/// Whether it varies what the paper varied: offloads, with a switch and without, under TCP and UDP.
+/// Whether it varies what the paper varied, and nothing that turns it around: offloads, with a switch and without, under TCP and UDP.
 fn is_the_papers(measured: &Measured) -> bool {
-    let factors = measured.matrix.factors();
-    ["offloads", "path", "load"].iter().all(|name| factors.iter().any(|f| f.name == *name && f.levels.len() > 1))
+    let vary = &measured.matrix.vary;
+    let loads = |of: fn(&Transport) -> bool| {
+        vary.load.iter().any(|load| matches!(load, Load::Flows { transport, .. } if of(transport)))
+    };
+    vary.offloads.len() > 1
+        && vary.path.contains(&Way::Direct)
+        && vary.path.iter().any(|way| matches!(way, Way::Bridge | Way::Ovs))
+        && loads(|transport| *transport == Transport::Tcp)
+        && loads(|transport| matches!(transport, Transport::Udp(_)))
+        && !vary.direction.contains(&Direction::Back)
 }
 
 /// The page, where all of the runs are of that kind.
@@ -153,7 +165,10 @@ impl View {
             let title = response.map_or("", |response| response.name).to_owned();
             let redrawn =
                 REDRAWN.iter().find(|(name, _)| *name == title && papers).map(|(_, says)| format!("{says}. "));
-            let says = format!("{}Means and 95% intervals over the repetitions.", redrawn.unwrap_or_default());
+            let says = format!(
+                "{}Means and 95% intervals over the repetitions; one that leaves the picture goes on beyond it.",
+                redrawn.unwrap_or_default()
+            );
             Caption { id: figure.id.clone(), title: format!("{title}, {}", figure.unit), says }
         });
         View {
@@ -164,6 +179,8 @@ impl View {
                 table(each),
             ),
             reading: READING,
+            latencies: in_full(each),
+            latencies_reading: LATENCIES_READING,
             ways: two_ways(each),
             ways_reading: WAYS_READING,
             papers,
@@ -196,18 +213,30 @@ fn table(each: &[(Option<char>, &Measured)]) -> Vec<Line> {
         .collect()
 }
 
+/// All latencies of each cell's probes.
+fn in_full(each: &[(Option<char>, &Measured)]) -> Option<Grid> {
+    let of = |(letter, one): &(Option<char>, &Measured)| {
+        latencies(one).iter().map(|row| cell(*letter, row, None)).collect::<Vec<_>>()
+    };
+    under(heads_of_latencies(), each.iter().flat_map(of).collect())
+}
+
 /// The two ways of each cell's probes, where they are known.
 fn two_ways(each: &[(Option<char>, &Measured)]) -> Option<Grid> {
-    let line = |letter: Option<char>, (row, bound): (Row, f64)| cell(letter, &row, [Entry::number(number(bound))]);
-    let lines: Vec<Line> = each
-        .iter()
-        .flat_map(|(letter, one)| ways(one).into_iter().map(|way| line(*letter, way)).collect::<Vec<_>>())
-        .collect();
-    (!lines.is_empty()).then(|| Grid::new(std::iter::once(String::new()).chain(heads_of_ways()).collect(), lines))
+    let of = |(letter, one): &(Option<char>, &Measured)| {
+        let line = |(row, bound): &(Row, f64)| cell(*letter, row, [Entry::number(number(*bound))]);
+        ways(one).iter().map(line).collect::<Vec<_>>()
+    };
+    under(heads_of_ways(), each.iter().flat_map(of).collect())
+}
+
+/// Lines of cells under some heads, where there are any.
+fn under(heads: impl Iterator<Item = String>, lines: Vec<Line>) -> Option<Grid> {
+    (!lines.is_empty()).then(|| Grid::new(std::iter::once(String::new()).chain(heads).collect(), lines))
 }
 
 /// A line of a cell: its figures, and something more.
-fn cell(letter: Option<char>, row: &Row, more: [Entry; 1]) -> Line {
+fn cell(letter: Option<char>, row: &Row, more: impl IntoIterator<Item = Entry>) -> Line {
     let figures = row.figures.iter().map(|figure| match figure {
         None => Entry::number("n/a"),
         Some(value) => {
@@ -288,7 +317,11 @@ fn panels(response: &Response, letter: Option<char>, one: &Measured) -> Vec<Pane
         let bars: Vec<Bars> = names
             .into_iter()
             .enumerate()
-            .map(|(colour, name)| Bars { name, values: (0..groups.len()).map(|group| at(group, colour)).collect() })
+            .map(|(colour, name)| Bars {
+                name,
+                level: colour,
+                values: (0..groups.len()).map(|group| at(group, colour)).collect(),
+            })
             .filter(|bars| bars.values.iter().any(Option::is_some))
             .collect();
         let several = |factor: &&usize| factors[**factor].levels.len() > 1;

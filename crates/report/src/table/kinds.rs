@@ -62,9 +62,10 @@ impl Page<'_> {
         let moved =
             told.iter().map(|moved| format!("  {}: {}: {}", moved.figure, matrix::step(moved), matrix::amount(moved)));
         let heading = if told.is_empty() { matrix::nothing(measured) } else { "what moves what:" };
-        let moved: Vec<String> = std::iter::once(self.styled("1", heading)).chain(moved).collect();
+        let moved = std::iter::once(self.styled("1", heading)).chain(moved);
+        let reading = (!told.is_empty()).then(|| self.styled("2", &wrapped(matrix::MOVES)));
         if !rows.is_empty() {
-            text.push([moved.join("\n"), self.styled("2", &wrapped(matrix::MOVES))].join("\n"));
+            text.push(moved.chain(reading).collect::<Vec<_>>().join("\n"));
         }
         let missing = matrix::missing(measured).into_iter();
         text.push(

@@ -177,7 +177,7 @@ impl Here {
             }
             Order::Reflect(reflect) => self.reflect(reflect)?,
             Order::Prepare { receives } => self.prepare(receives)?,
-            Order::Watch => self.watch(Vec::new()),
+            Order::Watch => self.watch(Vec::new())?,
             Order::Hold => self.hold()?,
             Order::Tell => return Ok(Answer::Told(Box::new(self.tell()?))),
             Order::Recall => return Ok(Answer::Passed(self.recall()?)),
@@ -210,14 +210,16 @@ impl Here {
     }
 
     /// Watches its own work, and that of others beside it.
-    pub(super) fn watch(&mut self, beside: Vec<Who>) {
-        let Watch::Ready(queue, arrivals) = std::mem::take(&mut self.doing.watch) else { return };
+    pub(super) fn watch(&mut self, beside: Vec<Who>) -> Result<(), Became> {
+        let Watch::Ready(mut queue, arrivals) = std::mem::take(&mut self.doing.watch) else { return Ok(()) };
         let mut processes: Vec<Who> = beside;
         processes.extend(self.account.map(|name| Who { name: name.into(), pid: std::process::id() }));
         processes.extend(self.doing.server.as_ref().map(|server| Who { name: SECOND_END.into(), pid: server.pid() }));
         arrivals.iter().for_each(Arrivals::begin);
+        queue.count_anew().map_err(loading)?;
         let (looking, usage) = (Looking::begin(queue), Usage::begin(processes));
         self.doing.watch = Watch::Going { looking, arrivals, usage };
+        Ok(())
     }
 
     pub(super) fn hold(&mut self) -> Result<(), Became> {

@@ -4,7 +4,7 @@ use super::agent::{self, Agent, Unstarted};
 use super::end::{self, Answer, End, Found, Here, Order};
 use crate::RigError;
 use std::net::Ipv4Addr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use usect_core::environment::Environment;
 use usect_core::inventory::{Host, Inventory};
@@ -44,11 +44,7 @@ impl Own {
         }
         let near = usect_lab::named(&inventory.near.interface)?;
         let (mut far, found) = reach(&inventory.far).map_err(|unstarted| unstarted.why)?;
-        end::check_way(&near, found.address)?;
-        let back = near.ipv4()?;
-        if let Err(Became::Failed(why) | Became::Unavailable(why)) = far.ask(Order::CheckWay { to: back }) {
-            return Err(RigError::Asked(format!("{why} (the way back to {back})")));
-        }
+        check_ways(&near, &mut far, found.address)?;
         Ok(Own { inventory, near, far, found })
     }
 
@@ -76,8 +72,8 @@ impl Own {
         self.inventory.far.ssh.as_ref().map(|_| self.inventory.far.name.as_str())
     }
 
-    /// The near end of a trial, the far one, and the far one's address.
-    pub(super) fn ends_for(&mut self, way: Way) -> Result<(Here, &mut End, Ipv4Addr), Became> {
+    /// The near end of a trial, the far one, and the far one's address; reached again where it was lost.
+    pub(super) fn ends_for(&mut self, way: Way, stop: &AtomicBool) -> Result<(Here, &mut End, Ipv4Addr), Became> {
         if way != Way::Direct {
             return Err(Became::Unavailable(format!(
                 "what stands between interfaces of one's own is as it is, and can't be {way}: measure without `path`"
@@ -86,7 +82,15 @@ impl Own {
         let begun = Instant::now();
         while self.far.is_gone() {
             match reach(&self.inventory.far) {
-                Ok(reached) => (self.far, self.found) = reached,
+                Ok((mut far, found)) if found.address == self.found.address => {
+                    check_ways(&self.near, &mut far, found.address)?;
+                    self.far = far;
+                }
+                Ok((_, found)) => {
+                    let (was, name) = (self.found.address, &self.inventory.far.name);
+                    return Err(Became::Failed(format!("{name} came back as {}, and was {was}", found.address)));
+                }
+                _ if stop.load(Relaxed) => return Err(Became::Failed("it was interrupted".into())),
                 // One that nobody speaks to any more ends after some time.
                 Err(Unstarted { refused: true, .. }) if begun.elapsed() < agent::SILENCE + BLINK => {
                     std::thread::sleep(BLINK);
@@ -96,6 +100,18 @@ impl Own {
         }
         let account = if self.inventory.far.ssh.is_some() { "usect, first end" } else { BOTH };
         Ok((Here::at(self.near.clone(), Some(account)), &mut self.far, self.found.address))
+    }
+}
+
+/// Fails where what one end sends to the other leaves by another interface than its own.
+fn check_ways(near: &Link, far: &mut End, address: Ipv4Addr) -> Result<(), RigError> {
+    end::check_way(near, address)?;
+    let back = near.ipv4()?;
+    match far.ask(Order::CheckWay { to: back }) {
+        Err(Became::Failed(why) | Became::Unavailable(why)) => {
+            Err(RigError::Asked(format!("{why} (the way back to {back})")))
+        }
+        _ => Ok(()),
     }
 }
 
