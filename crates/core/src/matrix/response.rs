@@ -255,14 +255,13 @@ pub struct Moved {
     pub significant: bool,
     /// Combinations of the other factors that it is the mean of.
     pub combinations: usize,
-    /// Of how many that have what is compared, whether they were measured or not.
+    /// Of how many that have what is compared, of levels that were measured anywhere.
     #[serde(default)]
     pub of_combinations: usize,
 }
 
-/// Combinations of the other factors in which a matrix has everything that an effect compares.
-fn possible(matrix: &Matrix, effect: &Effect) -> usize {
-    let cells = matrix.cells();
+/// Combinations of the other factors in which some cells have everything that an effect compares.
+fn possible(cells: &[Vec<usize>], effect: &Effect) -> usize {
     let has = |cell: &[usize], changes: &[Option<effects::Level>]| {
         let mut cell = cell.to_vec();
         changes.iter().flatten().for_each(|level| cell[level.factor] = level.level);
@@ -315,6 +314,10 @@ impl Response {
             let name = |level: usize| factor.levels[level].clone();
             Step { factor: factor.name.clone(), level: name(level.level), against: name(level.against) }
         };
+        // Of levels that have the figure at all: what a kernel lacks, and what another level has no figure for, is told elsewhere.
+        let seen = |(factor, level): (usize, &usize)| observed.iter().any(|one| one.levels[factor] == *level);
+        let could: Vec<Vec<usize>> =
+            matrix.cells().into_iter().filter(|cell| cell.iter().enumerate().all(seen)).collect();
         let moved = |effect: Effect| Moved {
             figure: self.name.into(),
             unit: self.unit.into(),
@@ -324,7 +327,7 @@ impl Response {
             margin: effect.margin,
             significant: effect.significant,
             combinations: effect.combinations,
-            of_combinations: possible(matrix, &effect),
+            of_combinations: possible(&could, &effect),
         };
         effects::effects(&levels, &observed).into_iter().map(moved).collect()
     }
@@ -383,6 +386,7 @@ mod tests {
             |factor: &str| moved.iter().find(|moved| moved.by.factor == factor && moved.under.is_none()).unwrap();
         let spool = main("path");
         assert_eq!((spool.by.level.as_str(), spool.by.against.as_str()), ("spool 100000ns", "direct"));
+        assert_eq!((spool.combinations, spool.of_combinations), (3, 4));
         assert!(spool.significant && (spool.estimate - 100.0).abs() < 1.0, "{spool:?}");
         assert!(!main("mtu").significant && !main("queue").significant, "{moved:?}");
         let mean = median.mean(&trials, &[0, 0, 1]).unwrap();

@@ -15,9 +15,9 @@ const COLUMNS: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "
 /// Columns that are told: who else used the core, and how much of it nobody did.
 const TOLD: [(&str, usize); 5] = [("system", 2), ("idle", 3), ("irq", 5), ("softirq", 6), ("steal", 7)];
 
-/// Columns in which a core doesn't work, of which the last is the hypervisor's.
-const AWAY: [usize; 3] = [3, 4, STOLEN];
-const STOLEN: usize = 7;
+/// Columns in which a core doesn't work, and in which the hypervisor has it.
+const AWAY: [usize; 2] = [3, 4];
+const STOLEN: [usize; 1] = [7];
 
 /// A reading of `/proc/stat`, `/proc/interrupts` and `/proc/softirqs`.
 #[derive(Debug, Clone)]
@@ -66,10 +66,10 @@ impl CpuTimes {
         facts
     }
 
-    /// What share of its time each core worked since an earlier reading: was neither idle, nor waiting for a disk, nor taken away by
-    /// the hypervisor. Time that is idle the kernel measures; work it only samples at its own ticks, and so it misses, or counts several
-    /// times over, what timers start at the same moment after each tick. What isn't idle is therefore what worked. None of cores for which
-    /// less than a tick has passed.
+    /// What share of its time each core was neither idle nor waiting for a disk since an earlier reading. Time that is idle the kernel
+    /// measures; work it only samples at its own ticks, and so it misses, or counts several times over, what timers start at the same moment
+    /// after each tick. What the hypervisor took of a core while it worked is in it: how much of what it took was of that time, and how much
+    /// of the core's waking up, nobody tells. None of cores for which less than a tick has passed.
     pub fn busy_since(&self, earlier: &CpuTimes) -> Vec<(usize, f64)> {
         let away = self.shares_since(earlier, &AWAY);
         away.into_iter().filter_map(|(core, away)| Some((core, 1.0 - away?))).collect()
@@ -77,7 +77,7 @@ impl CpuTimes {
 
     /// What share of its time the hypervisor took of each core since an earlier reading, where it tells.
     pub(crate) fn stolen_since(&self, earlier: &CpuTimes) -> Vec<(usize, f64)> {
-        let stolen = self.shares_since(earlier, &[STOLEN]);
+        let stolen = self.shares_since(earlier, &STOLEN);
         stolen.into_iter().filter_map(|(core, stolen)| Some((core, stolen?))).collect()
     }
 
@@ -165,9 +165,9 @@ mod tests {
         let second = times(&later, "CPU0 CPU1\nLOC: 30 20 Local\nRES: 1 1 x\n", start + Duration::from_secs(1));
         let facts = second.steal_since(&first);
         assert_eq!((facts.get("steal.cpu0"), facts.get("idle.cpu0")), (Some("5.00%"), Some("95.00%")));
-        assert_eq!(second.busy_since(&first), [(0, 0.0)]);
-        let busy = times("cpu0 15 0 3 120 5 3 3 14\n", "", start + Duration::from_secs(1));
-        assert_eq!(busy.busy_since(&first), [(0, 0.5)], "40 idle, 5 waited, 5 stolen of 100, whatever the samples say");
+        assert_eq!(second.busy_since(&first), [(0, 1.0 - 0.95)], "what was stolen is in it");
+        let busy = times("cpu0 15 0 3 120 10 3 3 14\n", "", start + Duration::from_secs(1));
+        assert_eq!(busy.busy_since(&first), [(0, 0.5)], "40 idle and 10 waited of 100, whatever the samples say");
         assert_eq!(facts.get("steal.cpu7"), Some("n/a: less than a tick has passed"));
         assert_eq!(facts.get("context_switches"), Some("100.0/s"));
         assert_eq!(facts.get("interrupts.cpu0.LOC"), Some("20.0/s"));
