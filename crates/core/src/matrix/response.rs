@@ -6,6 +6,7 @@ use crate::matrix::Became;
 use crate::stats::{self, Bounded, Quantile};
 use crate::summary::Summary;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// A figure of a trial.
 #[derive(Debug, Clone, Copy)]
@@ -261,7 +262,7 @@ pub struct Moved {
 }
 
 /// Combinations of the other factors in which some cells have everything that an effect compares.
-fn possible(cells: &[Vec<usize>], effect: &Effect) -> usize {
+fn possible(cells: &BTreeSet<Vec<usize>>, effect: &Effect) -> usize {
     let has = |cell: &[usize], changes: &[Option<effects::Level>]| {
         let mut cell = cell.to_vec();
         changes.iter().flatten().for_each(|level| cell[level.factor] = level.level);
@@ -315,9 +316,10 @@ impl Response {
             Step { factor: factor.name.clone(), level: name(level.level), against: name(level.against) }
         };
         // Of levels that have the figure at all: what a kernel lacks, and what another level has no figure for, is told elsewhere.
-        let seen = |(factor, level): (usize, &usize)| observed.iter().any(|one| one.levels[factor] == *level);
-        let could: Vec<Vec<usize>> =
-            matrix.cells().into_iter().filter(|cell| cell.iter().enumerate().all(seen)).collect();
+        let seen: BTreeSet<(usize, usize)> =
+            observed.iter().flat_map(|one| one.levels.iter().copied().enumerate()).collect();
+        let has = |cell: &Vec<usize>| cell.iter().copied().enumerate().all(|level| seen.contains(&level));
+        let could: BTreeSet<Vec<usize>> = matrix.cells().into_iter().filter(has).collect();
         let moved = |effect: Effect| Moved {
             figure: self.name.into(),
             unit: self.unit.into(),
