@@ -435,7 +435,7 @@ fn whole_matrix(world: &World, text: &str) -> Measured {
 #[ignore = "in the guest of `make test-hw`"]
 fn what_netem_adds_is_found_where_it_is_and_nowhere_else() {
     let Some(world) = World::new() else { return };
-    let text = "title = \"a known truth\"\nprotocol = { warmup_s = 0.2, duration_s = 1.0, runs = 2 }\nprobe = { rate = \"200 pps\" }\n\
+    let text = "title = \"a known truth\"\nprotocol = { warmup_s = 1, duration_s = 1, runs = 2 }\nprobe = { rate = \"200 pps\" }\n\
         [vary]\nqueue = [\"pfifo limit 500\", \"netem delay 50us limit 500\"]\nmtu = [1500, 1400]\n";
     let measured = whole_matrix(&world, text);
     let of = |factor: &str| {
