@@ -278,6 +278,14 @@ impl Matrix {
     ///
     /// Errors: what is wrong with it, in a sentence.
     pub fn check(&self) -> Result<(), String> {
+        self.check_times()?;
+        self.check_levels()?;
+        self.check_words()?;
+        self.check_sizes()
+    }
+
+    /// How long is measured, and how often is asked.
+    fn check_times(&self) -> Result<(), String> {
         for protocol in [self.protocol, self.quick] {
             if !(0.0..=LONGEST_WARMUP_S).contains(&protocol.warmup_s)
                 || !(1.0..=86_400.0).contains(&protocol.duration_s)
@@ -293,6 +301,11 @@ impl Matrix {
         if self.probe.ping_ms < 2 {
             return Err("ping_ms is 2 or more: `ping` sends no faster".into());
         }
+        Ok(())
+    }
+
+    /// That there are levels, each of them once, and not too many.
+    fn check_levels(&self) -> Result<(), String> {
         let factors = self.factors();
         if factors.is_empty() {
             return Err("vary names no levels of any factor: name some of offloads, queue, mtu, coalescing, path, load, direction".into());
@@ -306,6 +319,15 @@ impl Matrix {
                 return Err(format!("{} has {:?} twice: name each level once", factor.name, twice[0]));
             }
         }
+        let cells: usize = factors.iter().map(|factor| factor.levels.len()).product();
+        if cells > MOST_CELLS {
+            return Err(format!("it has {cells} cells, and {MOST_CELLS} are the most"));
+        }
+        Ok(())
+    }
+
+    /// What programs are to be told, as far as their words are known here.
+    fn check_words(&self) -> Result<(), String> {
         for words in self.vary.offloads.iter().chain(&self.vary.coalescing) {
             if words.words().is_empty() || !words.words().len().is_multiple_of(2) {
                 return Err(format!(
@@ -323,6 +345,11 @@ impl Matrix {
         if let Some(empty) = self.vary.queue.iter().find(|words| words.words().is_empty()) {
             return Err(format!("{empty}: a queue needs at least a name, such as pfifo"));
         }
+        Ok(())
+    }
+
+    /// That the probe fits into every MTU.
+    fn check_sizes(&self) -> Result<(), String> {
         if let Some(mtu) = self.vary.mtu.iter().find(|mtu| !(576..=9_000).contains(*mtu)) {
             return Err(format!("an MTU of {mtu} is none: use 576 to 9000"));
         }
@@ -336,10 +363,6 @@ impl Matrix {
         if self.vary.mtu.is_empty() && needed > USUAL_MTU {
             let size = self.probe.frame_size.with_fcs();
             return Err(format!("the probe's frames of {size} bytes need an MTU of {needed}: name one under mtu"));
-        }
-        let cells: usize = factors.iter().map(|factor| factor.levels.len()).product();
-        if cells > MOST_CELLS {
-            return Err(format!("it has {cells} cells, and {MOST_CELLS} are the most"));
         }
         Ok(())
     }

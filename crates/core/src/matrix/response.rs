@@ -34,6 +34,14 @@ fn summary(seen: &Seen) -> Option<&Summary> {
     Some(&seen.probe.latency.as_ref()?.summary)
 }
 
+fn probes_deviation(seen: &Seen) -> Option<f64> {
+    Some(summary(seen)?.stdev_ns / 1e3)
+}
+
+fn pings_deviation(seen: &Seen) -> Option<f64> {
+    Some(seen.ping.mean_and_stdev()?.1 / 1e3)
+}
+
 /// That of what is only told in steps of so much (a uniform distribution's).
 fn steps(of: f64) -> f64 {
     of / 12_f64.sqrt()
@@ -127,37 +135,22 @@ pub const RESPONSES: [Response; 16] = [
         least_deviation: |_, count| events(count),
         of: |seen| Some(seen.queues.iter().map(|queue| queue.drops).sum::<u64>() as f64),
     },
-    Response {
-        name: "probe, standard deviation",
-        unit: "µs",
-        least_deviation: buckets,
-        of: |seen| Some(summary(seen)?.stdev_ns / 1e3),
-    },
-    Response {
-        name: "ping, standard deviation",
-        unit: "µs",
-        least_deviation: three_digits,
-        of: |seen| Some(seen.ping.mean_and_stdev()?.1 / 1e3),
-    },
+    Response { name: "probe, standard deviation", unit: "µs", least_deviation: buckets, of: probes_deviation },
+    Response { name: "ping, standard deviation", unit: "µs", least_deviation: three_digits, of: pings_deviation },
 ];
 
 /// A trial's latencies in full.
 pub const LATENCIES: [Response; 10] = [
     latency("least", |seen| Some(summary(seen)?.min_ns as f64 / 1e3)),
     latency("mean", |seen| Some(summary(seen)?.mean_ns / 1e3)),
-    latency("st. dev.", |seen| Some(summary(seen)?.stdev_ns / 1e3)),
+    latency("st. dev.", probes_deviation),
     latency("p50", |seen| quantile_us(seen, 0.5)),
     latency("p90", |seen| quantile_us(seen, 0.9)),
     latency("p99", |seen| quantile_us(seen, 0.99)),
     latency("p99.9", |seen| quantile_us(seen, 0.999)),
     latency("p99.99", |seen| quantile_us(seen, 0.9999)),
     latency("most", |seen| Some(summary(seen)?.max_ns as f64 / 1e3)),
-    Response {
-        name: "ping, st. dev.",
-        unit: "µs",
-        least_deviation: three_digits,
-        of: |seen| Some(seen.ping.mean_and_stdev()?.1 / 1e3),
-    },
+    Response { name: "ping, st. dev.", unit: "µs", least_deviation: three_digits, of: pings_deviation },
 ];
 
 /// Of a share of some, in percent.

@@ -130,113 +130,97 @@ pub(crate) fn html(runs: &[StoredRun]) -> Option<Result<String, PageError>> {
     }
     let each: Vec<(Option<char>, &Measured)> =
         all.iter().enumerate().map(|(i, measured)| (letter(runs.len(), i), *measured)).collect();
-    let drawn = |response: &&Response| !is_zero(response, &each);
-    let figures: Vec<Figure> = RESPONSES.iter().filter(drawn).filter_map(|response| figure(response, &each)).collect();
-    let effects = each.iter().flat_map(|(letter, one)| {
-        RESPONSES.iter().filter(drawn).filter_map(move |response| effects(*letter, response, one))
-    });
+    let (zeroes, drawn): (Vec<&Response>, Vec<&Response>) =
+        RESPONSES.iter().partition(|response| is_zero(response, &each));
+    let figures = drawn.iter().filter_map(|response| figure(response, &each)).collect();
+    let effects =
+        each.iter().flat_map(|(letter, one)| drawn.iter().filter_map(|response| effects(*letter, response, one)));
     let plots = Plots { effects: effects.collect(), figures };
-    Some(render(&MATRIX, View::of(runs, &each, &plots), &plots))
+    Some(render(&MATRIX, View::of(runs, &each, &plots, &zeroes), &plots))
 }
 
 impl View {
-    fn of(runs: &[StoredRun], each: &[(Option<char>, &Measured)], plots: &Plots) -> View {
+    fn of(runs: &[StoredRun], each: &[(Option<char>, &Measured)], plots: &Plots, zeroes: &[&Response]) -> View {
         let heads_of =
             runs.iter().zip(each).map(|(stored, (letter, one))| Head::of(*letter, stored, setup(one), Vec::new()));
-        let line = |letter: Option<char>, moved: &Moved| Line {
-            swatch: None,
-            cells: vec![
-                Entry::text(labelled(letter, &moved.figure)),
-                Entry::text(step(moved)),
-                Entry::number(amount(moved)),
-            ],
-        };
-        let lines = each.iter().flat_map(|(letter, one)| told(one).into_iter().map(|moved| line(*letter, moved)));
-        let why = each.iter().flat_map(|(letter, one)| {
-            let line = |(cell, why): (String, String)| Line {
-                swatch: None,
-                cells: [labelled(*letter, &cell), why].map(Entry::text).into(),
-            };
-            missing(one).into_iter().map(line).collect::<Vec<_>>()
-        });
         let papers = each.iter().all(|(_, one)| is_the_papers(one));
-        let captions = plots.figures.iter().map(|figure| {
-            let response = RESPONSES.iter().find(|response| id(response) == figure.id);
-            let title = response.map_or("", |response| response.name).to_owned();
-            let redrawn =
-                REDRAWN.iter().find(|(name, _)| *name == title && papers).map(|(_, says)| format!("{says}. "));
-            let says = format!(
-                "{}Means and 95% intervals over the repetitions; one that leaves the picture goes on beyond it.",
-                redrawn.unwrap_or_default()
-            );
-            Caption { id: figure.id.clone(), title: format!("{title}, {}", figure.unit), says }
+        let trials = |row: &Row| Some(Entry::number(row.trials.to_string()));
+        let tabled = of_each(each, |letter, one| rows(one).iter().map(|row| cell(letter, row, trials(row))).collect());
+        let in_full = of_each(each, |letter, one| latencies(one).iter().map(|row| cell(letter, row, None)).collect());
+        let known = |bound: f64| Some(Entry::number(number(bound)));
+        let apart = of_each(each, |letter, one| {
+            ways(one).iter().map(|(row, bound)| cell(letter, row, known(*bound))).collect()
         });
         View {
             title: head::title(runs, "matrices"),
             runs: heads_of.collect(),
-            table: Grid::new(
-                std::iter::once(String::new()).chain(heads()).chain(["trials".to_owned()]).collect(),
-                table(each),
-            ),
+            table: Grid::new(under_names(heads().chain(["trials".to_owned()])), tabled),
             reading: READING,
-            latencies: in_full(each),
+            latencies: (!in_full.is_empty()).then(|| Grid::new(under_names(heads_of_latencies()), in_full)),
             latencies_reading: LATENCIES_READING,
-            ways: two_ways(each),
+            ways: (!apart.is_empty()).then(|| Grid::new(under_names(heads_of_ways()), apart)),
             ways_reading: WAYS_READING,
             papers,
-            figures: captions.collect(),
-            zeroes: RESPONSES
-                .iter()
-                .filter(|response| is_zero(response, each))
-                .map(|one| one.name)
-                .collect::<Vec<_>>()
-                .join("; "),
-            moved: Grid::of_some(["figure", "setting", "moves it by"], lines.collect()),
+            figures: plots.figures.iter().map(|figure| Caption::of(figure, papers)).collect(),
+            zeroes: zeroes.iter().map(|response| response.name).collect::<Vec<_>>().join("; "),
+            moved: Grid::of_some(["figure", "setting", "moves it by"], of_each(each, moves)),
             moves: MOVES,
             nothing: each.first().map_or("", |(_, one)| nothing(one)),
-            missing: Grid::of_some(["cell", "what became of it"], why.collect()),
-            notes: each
-                .iter()
-                .flat_map(|(letter, one)| {
-                    notes(one).into_iter().map(|note| labelled(*letter, &note)).collect::<Vec<_>>()
-                })
-                .collect(),
+            missing: Grid::of_some(["cell", "what became of it"], of_each(each, unmeasured)),
+            notes: of_each(each, |letter, one| notes(one).iter().map(|note| labelled(letter, note)).collect()),
             version: env!("CARGO_PKG_VERSION"),
         }
     }
 }
 
-fn table(each: &[(Option<char>, &Measured)]) -> Vec<Line> {
-    let line = |letter: Option<char>, row: Row| cell(letter, &row, [Entry::number(row.trials.to_string())]);
-    each.iter()
-        .flat_map(|(letter, one)| rows(one).into_iter().map(|row| line(*letter, row)).collect::<Vec<_>>())
-        .collect()
+impl Caption {
+    /// Of a figure; which of the paper's it redraws, where the matrix is the paper's.
+    fn of(figure: &Figure, papers: bool) -> Caption {
+        let response = RESPONSES.iter().find(|response| id(response) == figure.id);
+        let title = response.map_or("", |response| response.name);
+        let redrawn = REDRAWN.iter().find(|(name, _)| *name == title && papers).map(|(_, says)| format!("{says}. "));
+        let says = format!(
+            "{}Means and 95% intervals over the repetitions; one that leaves the picture goes on beyond it.",
+            redrawn.unwrap_or_default()
+        );
+        Caption { id: figure.id.clone(), title: format!("{title}, {}", figure.unit), says }
+    }
 }
 
-/// All latencies of each cell's probes.
-fn in_full(each: &[(Option<char>, &Measured)]) -> Option<Grid> {
-    let of = |(letter, one): &(Option<char>, &Measured)| {
-        latencies(one).iter().map(|row| cell(*letter, row, None)).collect::<Vec<_>>()
+/// What each matrix has of something, one after another.
+fn of_each<T>(each: &[(Option<char>, &Measured)], of: impl Fn(Option<char>, &Measured) -> Vec<T>) -> Vec<T> {
+    each.iter().flat_map(|(letter, one)| of(*letter, one)).collect()
+}
+
+/// Heads of a table of cells, whose first column has their names.
+fn under_names(heads: impl Iterator<Item = String>) -> Vec<String> {
+    std::iter::once(String::new()).chain(heads).collect()
+}
+
+/// What moves what.
+fn moves(letter: Option<char>, one: &Measured) -> Vec<Line> {
+    let line = |moved: &Moved| Line {
+        swatch: None,
+        cells: vec![
+            Entry::text(labelled(letter, &moved.figure)),
+            Entry::text(step(moved)),
+            Entry::number(amount(moved)),
+        ],
     };
-    under(heads_of_latencies(), each.iter().flat_map(of).collect())
+    told(one).into_iter().map(line).collect()
 }
 
-/// The two ways of each cell's probes, where they are known.
-fn two_ways(each: &[(Option<char>, &Measured)]) -> Option<Grid> {
-    let of = |(letter, one): &(Option<char>, &Measured)| {
-        let line = |(row, bound): &(Row, f64)| cell(*letter, row, [Entry::number(number(*bound))]);
-        ways(one).iter().map(line).collect::<Vec<_>>()
+/// What wasn't measured, and why.
+fn unmeasured(letter: Option<char>, one: &Measured) -> Vec<Line> {
+    let line = |(cell, why): (String, String)| Line {
+        swatch: None,
+        cells: [labelled(letter, &cell), why].map(Entry::text).into(),
     };
-    under(heads_of_ways(), each.iter().flat_map(of).collect())
-}
-
-/// Lines of cells under some heads, where there are any.
-fn under(heads: impl Iterator<Item = String>, lines: Vec<Line>) -> Option<Grid> {
-    (!lines.is_empty()).then(|| Grid::new(std::iter::once(String::new()).chain(heads).collect(), lines))
+    missing(one).into_iter().map(line).collect()
 }
 
 /// A line of a cell: its figures, and something more.
-fn cell(letter: Option<char>, row: &Row, more: impl IntoIterator<Item = Entry>) -> Line {
+fn cell(letter: Option<char>, row: &Row, more: Option<Entry>) -> Line {
     let figures = row.figures.iter().map(|figure| match figure {
         None => Entry::number("n/a"),
         Some(value) => {
