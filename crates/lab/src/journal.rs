@@ -3,7 +3,7 @@
 use crate::error::LabError;
 use crate::name::LabName;
 use crate::owner::Owner;
-use crate::state::{State, files, write_whole};
+use crate::state::{State, files};
 use crate::topology::Shape;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -65,6 +65,14 @@ impl Journal {
         write_whole(self.path(&entry.name), entry)
     }
 
+    /// Writes a changed setting down, whole or not at all.
+    pub(crate) fn note(&self, file: &str, entry: &impl Serialize) -> Result<PathBuf, LabError> {
+        let folder = self.state.settings();
+        fs::create_dir_all(&folder).map_err(|e| LabError::file("create", folder.clone(), e))?;
+        let path = folder.join(file);
+        write_whole(path.clone(), entry).map(|()| path)
+    }
+
     /// Strikes a lab out.
     pub(crate) fn erase(&self, name: &str) -> Result<(), LabError> {
         remove(self.path(name))
@@ -75,9 +83,12 @@ impl Journal {
         Ok(records(&self.state)?.into_iter().find(|record| record.name == *name))
     }
 
-    /// Removes half-written drafts, and nothing else: other files are not ours.
+    /// Removes drafts of whoever was killed before what they are about was there, and nothing else: other files are not ours.
     pub(crate) fn sweep(&self) -> Result<(), LabError> {
-        files(self.state.labs())?.into_iter().filter(|path| lab_of(path, ".draft").is_some()).try_for_each(remove)
+        let labs = files(self.state.labs())?.into_iter().filter(|path| lab_of(path, ".draft").is_some());
+        let settings = files(self.state.settings())?.into_iter();
+        let settings = settings.filter(|path| path.extension().is_some_and(|extension| extension == "draft"));
+        labs.chain(settings).try_for_each(remove)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -111,6 +122,17 @@ fn lab_of(path: &std::path::Path, suffix: &str) -> Option<LabName> {
     LabName::parse(path.file_name()?.to_str()?.strip_suffix(suffix)?).ok()
 }
 
+/// Writes an entry, whole or not at all.
+fn write_whole(path: PathBuf, entry: &impl Serialize) -> Result<(), LabError> {
+    let draft = path.with_extension("draft");
+    let text = serde_json::to_string(entry).map_err(io::Error::from);
+    let written = text.and_then(|text| fs::write(&draft, text)).and_then(|()| fs::rename(&draft, &path));
+    written.map_err(|e| {
+        let _ = fs::remove_file(&draft);
+        LabError::file("write", path, e)
+    })
+}
+
 fn remove(path: PathBuf) -> Result<(), LabError> {
     match fs::remove_file(&path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(LabError::file("remove", path, e)),
@@ -140,13 +162,16 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_is_swept_and_a_lab_is_not() {
+    fn a_draft_is_swept_and_a_lab_or_a_setting_is_not() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::open(&State::at(directory.path())).unwrap();
         journal.write(&entry("a")).unwrap();
         fs::write(journal.path("b").with_extension("draft"), "{").unwrap();
         fs::write(journal.state.labs().join("not a lab.json"), "{").unwrap();
+        let noted = journal.note("steering..eth0.json", &entry("a")).unwrap();
+        fs::write(noted.with_file_name("steering..eth1.draft"), "{").unwrap();
         journal.sweep().unwrap();
+        assert_eq!(files(journal.state.settings()).unwrap(), [noted]);
         assert!(!journal.path("b").with_extension("draft").exists());
         assert!(journal.state.labs().join("not a lab.json").exists(), "it is not ours");
         assert_eq!(records(&journal.state).unwrap().len(), 1);

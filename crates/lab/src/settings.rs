@@ -2,8 +2,9 @@
 //! after a kill as well. What a setting means, and how it is put back, its owner knows.
 
 use crate::error::LabError;
+use crate::journal::Journal;
 use crate::owner::Owner;
-use crate::state::{State, files, write_whole};
+use crate::state::{State, files};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,11 +80,8 @@ fn note_in(state: &State, setting: &str, netns: Option<&str>, interface: &str, v
         value: value.to_owned(),
         owner: Owner::current(),
     };
-    let folder = state.settings();
-    let path = folder.join(format!("{setting}.{}.{interface}.json", netns.unwrap_or("")));
-    fs::create_dir_all(&folder).map_err(|e| LabError::file("create", folder, e))?;
-    write_whole(path.clone(), &entry)?;
-    Ok(Noted { path })
+    let file = format!("{setting}.{}.{interface}.json", netns.unwrap_or(""));
+    Journal::open(state)?.note(&file, &entry).map(|path| Noted { path })
 }
 
 /// The settings of one kind that were left by processes that are gone, in order of their files.

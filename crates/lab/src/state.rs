@@ -1,7 +1,6 @@
 //! The directory that remembers what this host owes usect.
 
 use crate::error::LabError;
-use serde::Serialize;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,17 +48,6 @@ impl State {
         let file: io::Result<fs::File> = options.read(true).write(true).create(true).truncate(false).open(&path);
         file.map(|file| (path.clone(), file)).map_err(|e| LabError::file("create", path, e))
     }
-}
-
-/// Writes an entry of the journal, whole or not at all.
-pub(crate) fn write_whole(path: PathBuf, entry: &impl Serialize) -> Result<(), LabError> {
-    let draft = path.with_extension("draft");
-    let text = serde_json::to_string(entry).map_err(io::Error::from);
-    let written = text.and_then(|text| fs::write(&draft, text)).and_then(|()| fs::rename(&draft, &path));
-    written.map_err(|e| {
-        let _ = fs::remove_file(&draft);
-        LabError::file("write", path, e)
-    })
 }
 
 /// The files of a folder; none where there is no folder.

@@ -206,7 +206,8 @@ fn a_run_may_be_killed_at_any_moment() {
 
 /// Starts `lab up` and `compare` in turn, which clean up first; whether they said so.
 fn recovers(world: &World, round: usize) -> bool {
-    let left = !world.journal().is_empty();
+    // A draft of the journal is of something that was not there yet: it goes without a word.
+    let left = world.journal().iter().any(|file| file.extension().is_some_and(|extension| extension == "json"));
     let done = if round.is_multiple_of(2) {
         let up = world.succeeds(&["lab", "up", "next"]);
         assert_eq!(namespaces(), ["next-rx", "next-tx"]);
