@@ -58,7 +58,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     check_programs(&run.measured.matrix)?;
     run.all(&stop)?;
     let interrupted = stop.load(Relaxed);
-    run.header.partial = interrupted.then(|| "interrupted by the user".to_owned());
+    let (done, all) = (run.measured.trials.len(), run.measured.matrix.order(run.protocol().runs).len());
+    run.header.partial = interrupted.then(|| format!("interrupted by the user after {done} of {all} trials"));
     let stored = run.store()?;
     session::show(&stored, run.folder.path(), args.json)?;
     if interrupted {
@@ -171,7 +172,8 @@ impl Run {
         let left: Vec<Turn> =
             order.into_iter().filter(|turn| !self.measured.trials.iter().any(|tried| tried.turn == *turn)).collect();
         let all_time = time_left(self.protocol(), Duration::ZERO, 0, left.len());
-        complain(format_args!("{} trials, about {}", left.len(), HumanDuration(all_time)));
+        let what = if left.len() == 1 { "1 trial".to_owned() } else { format!("{} trials", left.len()) };
+        complain(format_args!("{what}, about {}", HumanDuration(all_time)));
         let (bar, begun, before) = (progress::bar(!std::io::stderr().is_terminal()), Instant::now(), all - left.len());
         for (done, turn) in left.iter().enumerate() {
             if stop.load(Relaxed) {

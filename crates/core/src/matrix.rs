@@ -24,6 +24,8 @@ const MOST_CELLS: usize = 5_000;
 /// The MTU of an interface of which nothing is said.
 const USUAL_MTU: usize = 1500;
 
+/// Longest time that is measured, in seconds: a day.
+const LONGEST_S: f64 = 86_400.0;
 /// Longest warm-up, in seconds: iperf3's.
 const LONGEST_WARMUP_S: f64 = 60.0;
 /// An echo comes back within a second, so that it is waited for.
@@ -111,7 +113,11 @@ pub struct Factors {
 
 /// Words for a program, under a name for the reader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "a level is words in quotes, or { name = \"…\", is = \"…\" } with both of them and nothing else"
+)]
 pub enum Words {
     /// They are their own name.
     Plain(String),
@@ -286,16 +292,23 @@ impl Matrix {
 
     /// How long is measured, and how often is asked.
     fn check_times(&self) -> Result<(), String> {
-        for protocol in [self.protocol, self.quick] {
-            if !(0.0..=LONGEST_WARMUP_S).contains(&protocol.warmup_s)
-                || !(1.0..=86_400.0).contains(&protocol.duration_s)
-                || protocol.runs == 0
-                || protocol.warmup_s.fract() + protocol.duration_s.fract() > 0.0
-            {
+        for (section, protocol) in [("protocol", self.protocol), ("quick", self.quick)] {
+            let whole =
+                |seconds: f64, least: f64, most: f64| (least..=most).contains(&seconds) && seconds.fract() == 0.0;
+            if !whole(protocol.duration_s, 1.0, LONGEST_S) {
                 return Err(format!(
-                    "protocol and quick need a duration_s from 1 to 86400, a warmup_s from 0 to {LONGEST_WARMUP_S} (iperf3 has no longer one), \
-                     both in whole seconds (iperf3 counts in them), and at least one run"
+                    "a duration of {} s ({section}.duration_s, or --duration) can't be: iperf3 counts in whole seconds, from 1 to {LONGEST_S}",
+                    protocol.duration_s
                 ));
+            }
+            if !whole(protocol.warmup_s, 0.0, LONGEST_WARMUP_S) {
+                return Err(format!(
+                    "a warm-up of {} s ({section}.warmup_s) can't be: iperf3 counts in whole seconds, and waits for {LONGEST_WARMUP_S} at the most",
+                    protocol.warmup_s
+                ));
+            }
+            if protocol.runs == 0 {
+                return Err(format!("no run at all ({section}.runs, or --runs) is none: use 1 or more"));
             }
         }
         if self.probe.ping_ms < 2 {
@@ -328,22 +341,12 @@ impl Matrix {
 
     /// What programs are to be told, as far as their words are known here.
     fn check_words(&self) -> Result<(), String> {
-        for words in self.vary.offloads.iter().chain(&self.vary.coalescing) {
-            if words.words().is_empty() || !words.words().len().is_multiple_of(2) {
-                return Err(format!(
-                    "{:?}: these are pairs of a name and a value, such as `gro off` or `rx-usecs 0`",
-                    words.text()
-                ));
-            }
-        }
-        let is_value = |value: &str| value == "on" || value == "off" || value.parse::<u32>().is_ok();
-        for words in &self.vary.coalescing {
-            if let Some(pair) = words.words().chunks(2).find(|pair| !is_value(pair[1])) {
-                return Err(format!("{} is a number, on or off, and {:?} is none of them", pair[0], pair[1]));
-            }
-        }
-        if let Some(empty) = self.vary.queue.iter().find(|words| words.words().is_empty()) {
-            return Err(format!("{empty}: a queue needs at least a name, such as pfifo"));
+        let switch = |value: &str| value == "on" || value == "off";
+        check_pairs("offloads", "gro off", &self.vary.offloads, switch, "on or off")?;
+        let number = |value: &str| switch(value) || value.parse::<u32>().is_ok();
+        check_pairs("coalescing", "rx-usecs 0", &self.vary.coalescing, number, "a number, on or off")?;
+        if let Some(place) = self.vary.queue.iter().position(|words| words.words().is_empty()) {
+            return Err(format!("level {} of queue is empty: it needs at least a name, such as pfifo", place + 1));
         }
         Ok(())
     }
@@ -449,6 +452,31 @@ impl Matrix {
     }
 }
 
+/// That levels of a factor are pairs of a name and a value, each name once.
+fn check_pairs(
+    factor: &str,
+    such_as: &str,
+    levels: &[Words],
+    is_value: impl Fn(&str) -> bool,
+    values: &str,
+) -> Result<(), String> {
+    for level in levels {
+        let (text, words) = (level.text(), level.words());
+        if words.is_empty() || !words.len().is_multiple_of(2) {
+            return Err(format!("{factor}, {text:?}: a level is pairs of a name and a value, such as `{such_as}`"));
+        }
+        let pairs: Vec<&[&str]> = words.chunks(2).collect();
+        if let Some(pair) = pairs.iter().find(|pair| !is_value(pair[1])) {
+            return Err(format!("{factor}, {text:?}: {} is {values}, and {:?} is not", pair[0], pair[1]));
+        }
+        let again = |(i, pair): (usize, &&[&str])| pairs[..i].iter().any(|before| before[0] == pair[0]);
+        if let Some((_, pair)) = pairs.iter().enumerate().find(|(i, pair)| again((*i, pair))) {
+            return Err(format!("{factor}, {text:?}: {} is named twice, and can be only one of both", pair[0]));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -504,7 +532,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         let refused = |from: &str, to: &str| Matrix::parse(&MATRIX.replace(from, to)).unwrap_err();
-        assert!(refused("\"gro off\"", "\"gro\"").contains("pairs"));
+        assert!(refused("\"gro off\"", "\"gro\"").contains("offloads, \"gro\": a level is pairs"));
+        assert!(refused("\"gro off\"", "\"gro maybe\"").contains("gro is on or off"));
+        assert!(refused("\"gro off\"", "\"gro on tso on gro off\"").contains("gro is named twice"));
+        assert!(refused("[vary]", "[vary]\ncoalescing = [\"rx-usecs few\"]").contains("a number, on or off"));
+        assert!(refused("\"sfq\"", "\" \"").contains("level 2 of queue is empty"));
+        assert!(refused("name = \"all on\"", "nam = \"all on\"").contains("with both of them"));
+        assert!(refused("name = \"all on\"", "name = \"all on\", so = \"x\"").contains("nothing else"));
         assert!(refused("\"sfq\"", "\"fq_codel\"").contains("twice"));
         assert!(refused("\"ovs\"", "\"wifi\"").contains("no path"));
         assert!(refused("\"none\"", "\"sctp\"").contains("no load"));
@@ -515,7 +549,13 @@ mod tests {
         assert!(
             refused("[probe]", "[quick]\nwarmup_s = 0.5\nduration_s = 1\nruns = 1\n[probe]").contains("whole seconds")
         );
-        assert!(refused("[probe]", "[quick]\nwarmup_s = 61\nduration_s = 1\nruns = 1\n[probe]").contains("warmup_s"));
+        assert!(
+            refused("[probe]", "[quick]\nwarmup_s = 61\nduration_s = 1\nruns = 1\n[probe]").contains("quick.warmup_s")
+        );
+        assert!(
+            refused("[probe]", "[protocol]\nwarmup_s = 0\nduration_s = nan\nruns = 1\n[probe]").contains("of NaN s")
+        );
+        assert!(refused("[probe]", "[protocol]\nwarmup_s = 0\nduration_s = 1\nruns = 0\n[probe]").contains("--runs"));
         assert!(refused("[vary]", "[vary]\ncolour = [1]").contains("colour"));
         assert!(Matrix::parse("title = \"\"\n[vary]\n").unwrap_err().contains("no levels"));
         let many: Vec<String> = (2000..2400).map(|n| format!("\"pfifo limit {n}\"")).collect();

@@ -29,8 +29,8 @@ impl Setup {
         wanted.extend(pairs(settings.offloads.as_ref()).map(|(name, value)| (of(link, Of::Feature(name)), value)));
         wanted.extend(pairs(settings.coalescing.as_ref()).map(|(name, value)| (of(link, Of::Coalescing(name)), value)));
         wanted.extend(settings.queue.as_ref().map(|words| (of(link, Of::Queue), words.text().to_owned())));
-        for (setting, value) in &wanted {
-            check(link, setting, value)?;
+        for (setting, _) in &wanted {
+            check(link, setting)?;
         }
         let place = (KIND, link.netns.as_deref(), link.interface.as_str());
         let (change, outcomes) = Change::apply(place, &wanted).map_err(|e| Became::Failed(e.to_string()))?;
@@ -63,12 +63,9 @@ impl Setup {
 }
 
 /// What is known to be wrong before anything is tried.
-fn check(link: &Link, setting: &Setting, value: &str) -> Result<(), Became> {
+fn check(link: &Link, setting: &Setting) -> Result<(), Became> {
     let Setting::Interface { of, .. } = setting else { return Ok(()) };
     match (of, setting.read()) {
-        (Of::Feature(_), _) if !["on", "off"].contains(&value) => {
-            Err(Became::Failed(format!("a feature is on or off, and {setting} is to be {value:?}")))
-        }
         (_, Err(why)) if why.contains(NOT_INSTALLED) => Err(Became::Unavailable(why)),
         (Of::Feature(_) | Of::Queue, Err(why)) => Err(Became::Failed(why)),
         (Of::Coalescing(_), Err(why)) if why.starts_with(UNKNOWN) => Err(Became::Failed(why)),
@@ -160,7 +157,6 @@ mod tests {
         }
         for (vary, said) in [
             ("offloads = [\"warp on\"]", "no feature \"warp\""),
-            ("offloads = [\"gro maybe\"]", "\"maybe\""),
             ("queue = [\"pfifo limit many\"]", "limit"),
             ("queue = [\"pfifo; ; x\"]", "between two semicolons"),
         ] {

@@ -218,7 +218,9 @@ pub(crate) fn setup(measured: &Measured) -> String {
     let product: usize = measured.matrix.factors().iter().map(|factor| factor.levels.len()).product();
     let one_way = if cells < product { " (without a load, in one direction only)" } else { "" };
     let (factors, trials) = (factors.join(", "), measured.trials.len());
-    format!("{over}{cells} cells of {factors}{one_way}, in an order drawn by lot; {trials} trials")
+    let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let (cells, trials) = (of(cells, "cell"), of(trials, "trial"));
+    format!("{over}{cells} of {factors}{one_way}, in an order drawn by lot; {trials}")
 }
 
 #[cfg(test)]

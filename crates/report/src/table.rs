@@ -224,18 +224,22 @@ impl Page<'_> {
     /// For every percentile that is `n/a` somewhere: what it needs, and who lacks how much.
     fn needs(&self) -> String {
         let mut text = String::new();
-        let mut line = |of: &str, quantile: Quantile, needs: u64, lacking: Vec<String>| {
+        let mut line = |of: &str, quantile: Quantile, needs: String, lacking: Vec<String>| {
             if !lacking.is_empty() {
-                let _ = writeln!(text, "{of}{quantile}: n/a (needs {}); {}", format::count(needs), lacking.join(", "));
+                let line = format!("{of}{quantile}: n/a (needs {needs}); {}", lacking.join(", "));
+                let _ = writeln!(text, "{}", wrapped(&line));
             }
         };
         let clients = &self.run.clients;
         for quantile in shown() {
-            line("", quantile, quantile.needs(), clients.iter().flat_map(|c| lacking(c, quantile)).collect());
+            let lacks_both = |c: &ClientRecord| lacking(c, quantile).is_some() && lacks(&c.errors, quantile);
+            let (own, error) = (format::count(quantile.needs()), format::count(quantile.needs_for_error()));
+            let needs = if clients.iter().any(lacks_both) { format!("{own}, its error {error}") } else { own };
+            line("", quantile, needs, clients.iter().flat_map(|c| lacking(c, quantile)).collect());
         }
         for quantile in shown() {
             let lacking = clients.iter().filter_map(|c| lacking_error(c, quantile)).collect();
-            line("error of ", quantile, quantile.needs_for_error(), lacking);
+            line("error of ", quantile, format::count(quantile.needs_for_error()), lacking);
         }
         text
     }

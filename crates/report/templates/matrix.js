@@ -23,7 +23,10 @@
         text: values.map((v, i) => v ? `${escape(groups[i])}<br>${figure(v[0])} (${figure(v[1])} to ${figure(v[2])}) ${unit}` : ""), textposition: "none",
         hovertemplate: `<b>${escape(name)}</b>, %{text}<extra></extra>`,
       }));
-      draw(box, traces, layout(axis(escape(along), { tickvals: groups.map((_, i) => i), ticktext: groups.map((group) => short(group, 18)) }), axis(unit, { range: [0, 1.08 * highest || 1] }), { barmode: "group", showlegend: names.length > 1 || names[0] !== "" }));
+      // An empty place is one that wasn't measured, and no 0.
+      const place = (bar, i) => i + (bar - (bars.length - 1) / 2) * 0.8 / bars.length;
+      const annotations = bars.flatMap(({ values }, bar) => values.flatMap((v, i) => v ? [] : [{ x: place(bar, i), y: 0, text: "n/a", textangle: -90, showarrow: false, xanchor: "center", yanchor: "bottom", font: { size: 10, color: quiet() } }]));
+      draw(box, traces, layout(axis(escape(along), { tickvals: groups.map((_, i) => i), ticktext: groups.map((group) => short(group, 18)) }), axis(unit, { range: [0, 1.08 * highest || 1] }), { annotations, barmode: "group", showlegend: names.length > 1 || names[0] !== "" }));
     });
   };
 

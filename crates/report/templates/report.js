@@ -240,20 +240,28 @@
     select.value = "figure:p99_ns";
     select.addEventListener("change", drawSeries);
   };
-  /// A client's trials laid end to end, with a gap between; also where each begins.
-  const endToEnd = (client, side, key) => {
-    const out = { x: [], y: [], text: [], starts: [] };
+  const stepOf = (all) => all.length > 1 ? all[1].at_s - all[0].at_s : 1;
+  /// Where each run begins: runs are laid end to end, each as long as the longest trial of any client in it, with a gap between.
+  const begins = () => {
+    const runs = new Map(), trials = data.clients.flatMap((client) => client.trials);
     let offset = 0;
+    for (const run of [...new Set(trials.map((trial) => trial.run))].sort((a, b) => a - b)) {
+      runs.set(run, offset);
+      offset += Math.max(...trials.filter((trial) => trial.run === run).map(({ measured: all }) => (all.length ? all.at(-1).at_s : 0) + 2 * stepOf(all)));
+    }
+    return runs;
+  };
+  const endToEnd = (client, side, key) => {
+    const out = { x: [], y: [], text: [] }, runs = begins();
     for (const trial of client.trials) {
-      out.starts.push([offset, trial.run]);
+      const offset = runs.get(trial.run);
       for (const p of trial[side]) {
         out.x.push(offset + p.at_s);
         out.y.push(p[key] === null ? null : us(p[key]));
         out.text.push(`run ${trial.run}, ${p.at_s.toFixed(1)} s, ${count(p.samples)} samples<br>${FIGURES[key]} ${p[key] === null ? "n/a" : ns(p[key])}`);
       }
-      const all = trial.measured, step = all.length > 1 ? all[1].at_s - all[0].at_s : 1;
-      offset += (all.length ? all.at(-1).at_s : 0) + 2 * step;
-      out.x.push(offset - step);
+      const all = trial.measured;
+      out.x.push(offset + (all.length ? all.at(-1).at_s : 0) + stepOf(all));
       out.y.push(null);
       out.text.push("");
     }
@@ -274,10 +282,9 @@
       if (client.trials.some((t) => t.truth.length)) traces.push(timeTrace(client, "truth", "p50_ns", "truth, p50", { color: truthInk(), dash: "1.5px,2.5px", width: 1.6 }));
     }
     traces = traces.filter((t) => t.y.some((v) => v !== null));
-    const starts = traces.reduce((most, t) => t.starts.length > most.length ? t.starts : most, []);
-    const shapes = starts.slice(1).map(([x]) => ({ type: "line", yref: "paper", y0: 0, y1: 1, x0: x, x1: x, line: { color: quiet(), width: 0.8 } }));
-    const annotations = starts.map(([x, run]) => ({ x, y: 1, yref: "paper", xanchor: "left", yanchor: "top", text: `run ${run}`, showarrow: false, font: { size: 11, color: quiet() } }));
-    traces.forEach((t) => delete t.starts);
+    const starts = [...begins()];
+    const shapes = starts.slice(1).map(([, x]) => ({ type: "line", yref: "paper", y0: 0, y1: 1, x0: x, x1: x, line: { color: quiet(), width: 0.8 } }));
+    const annotations = starts.map(([run, x]) => ({ x, y: 1, yref: "paper", xanchor: "left", yanchor: "top", text: `run ${run}`, showarrow: false, font: { size: 11, color: quiet() } }));
     draw("series", traces, layout(axis("seconds of traffic"), latencyAxis("latency, µs", true), { shapes, annotations }));
   };
 

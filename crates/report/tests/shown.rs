@@ -66,7 +66,7 @@ fn what_a_sample_cannot_support_is_no_number() {
         assert_eq!(cells[cells.len() - 3..], ["n/a"; 3], "{cells:?}");
         assert_ne!(cells[cells.len() - 4], "n/a");
     }
-    assert!(text.contains("p99.9999: n/a (needs 3,688,878); udp-blocking has 5,000"), "{text}");
+    assert!(text.contains("p99.9999: n/a (needs 3,688,878, its error 4,382,025); udp-blocking has 5,000"), "{text}");
     let page = html(&[small]).unwrap().replace("&#x2f;", "/");
     assert!(page.contains("the error of p99.99 is n/a (needs 43,819 samples, has 5,000)"));
     assert!(page.contains("<td class=\"missing\">n/a<small>needs 3,688,878</small></td>"));

@@ -4,6 +4,7 @@
 
 use crate::world::World;
 use nix::sys::signal::Signal;
+use std::path::Path;
 use std::process::Command;
 use usect_core::matrix::{Became, Measured, Moved, RESPONSES};
 use usect_core::run::Run;
@@ -469,4 +470,72 @@ fn fifo_and_sfq_are_compared_where_the_kernel_has_both_and_open_vswitch_is_in_it
         assert!(seen.load.as_ref().unwrap().bits_per_second > 0.0 && seen.probe.latency.is_some(), "{label}: {seen:?}");
         assert!(!seen.notes.iter().any(|note| note.contains("user space")), "{label}: {:?}", seen.notes);
     }
+}
+
+/// Two hosts in earnest: a guest with a kernel and a counter of its own is the far one (`hw/far`), and igb at either end of the path.
+#[test]
+#[ignore = "in the guest of `make test-hw`"]
+fn a_matrix_is_measured_between_two_machines() {
+    let world = World::new().expect("the guest has root");
+    let there = |name: &str| format!("{}/../../target/hw/two/{name}", env!("CARGO_MANIFEST_DIR"));
+    // That of the world's own network.
+    run("mount", &["-t", "sysfs", "sysfs", "/sys"]);
+    for (name, address) in [("eth0", "198.18.0.1/24"), ("eth1", "192.0.2.1/24")] {
+        let shown = ["nsenter", "-t", "1", "-n", "ip", "link", "show", name];
+        crate::world::until("the card is there", || {
+            Command::new(shown[0]).args(&shown[1..]).output().unwrap().status.success().then_some(())
+        });
+        let own = nix::unistd::gettid().to_string();
+        run("nsenter", &["-t", "1", "-n", "ip", "link", "set", name, "netns", &own]);
+        run("ip", &["addr", "add", address, "dev", name]);
+        run("ip", &["link", "set", name, "up"]);
+    }
+    crate::world::until("the other machine is there", || Path::new(&there("up")).exists().then_some(()));
+    let known = format!("-o UserKnownHostsFile={} -o StrictHostKeyChecking=accept-new", world.path("known").display());
+    let settings = || {
+        let shown = "tc qdisc show dev eth0; ethtool -k eth0; ethtool -c eth0; cat /sys/class/net/eth0/mtu; ls /run/usect/usect-settings 2> /dev/null";
+        let key = there("own");
+        let far = [&["-F", "none", "-i", &key][..], &known.split(' ').collect::<Vec<_>>(), &["root@192.0.2.2", shown]];
+        let near = Command::new("sh").args(["-c", shown]).output().unwrap();
+        let far = Command::new("ssh").args(far.concat()).output().unwrap();
+        [near, far].map(|output| String::from_utf8(output.stdout).unwrap())
+    };
+    let before = settings();
+    assert!(before.iter().all(|of| of.contains("rx-usecs")), "{before:?}");
+    let inventory = world.file(
+        "hosts.ini",
+        &format!(
+            "[near]\nalpha usect_interface=eth0 ansible_connection=local\n[far]\nbeta usect_interface=eth0 ansible_host=192.0.2.2 \
+             ansible_user=root ansible_ssh_private_key_file={} ansible_ssh_common_args='-F none {known}'\n",
+            there("own")
+        ),
+    );
+    let file = world.file(
+        "matrix.toml",
+        "title = \"two machines\"\nprotocol = { warmup_s = 1, duration_s = 2, runs = 1 }\nprobe = { rate = \"100 pps\" }\n[vary]\n\
+         offloads = [\"tso on gso on gro on\", \"tso off gso off gro off\"]\nqueue = [\"pfifo\", \"netem delay 20ms\"]\nmtu = [1400]\n\
+         coalescing = [\"rx-usecs 250\"]\nload = [\"none\", \"tcp\"]\n",
+    );
+    world.succeeds(&["matrix", &file, "--inventory", &inventory]);
+    let measured = world.newest_run().0.header.matrix.unwrap();
+    assert_eq!(measured.trials.len(), 8);
+    for tried in &measured.trials {
+        let label = measured.matrix.label(&tried.turn.cell);
+        let Became::Seen(seen) = &tried.became else { panic!("{label}: {tried:?}") };
+        assert_eq!(seen.load.as_ref().is_some_and(|load| load.bits_per_second > 0.0), label.contains("tcp"), "{label}");
+        // Two counters that began at other times. 20 ms at either end are on the one way and on the other, and on neither without.
+        let (apart, imposed) =
+            (seen.probe.apart.as_ref().unwrap(), if label.contains("netem") { 20_000_000 } else { 0 });
+        assert!(apart.bound_ns > 0 && apart.forward.summary.samples > 100, "{label}: {} ns", apart.bound_ns);
+        for way in [&apart.forward, &apart.back] {
+            // Buckets keep three digits.
+            assert!(
+                way.summary.min_ns + apart.bound_ns + imposed / 1000 >= imposed,
+                "{label}: {:?}, known to {} ns",
+                way.summary,
+                apart.bound_ns
+            );
+        }
+    }
+    assert_eq!(settings(), before);
 }

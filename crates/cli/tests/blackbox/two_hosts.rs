@@ -292,6 +292,8 @@ fn a_far_host_that_is_not_as_it_should_be_is_told_in_a_sentence() {
     output("ip", &["-n", "lab-rx", "route", "add", "unreachable", "198.18.0.1"]);
     refuses(&good, "beta: ");
     output("ip", &["-n", "lab-rx", "route", "del", "unreachable", "198.18.0.1"]);
+    let one = "[near]\na ansible_connection=local usect_interface=t0@lab-tx\n[far]\nb ansible_connection=local usect_interface=t0@lab-tx\n";
+    refuses(&hosts.world.file("one.ini", one), "are both at 198.18.0.1");
     // Two namespaces of one host are two ends as well, without ssh.
     let both = "[near]\na ansible_connection=local usect_interface=t0@lab-tx\n[far]\nb ansible_connection=local usect_interface=r0@lab-rx\n";
     let both = hosts.world.file("both.ini", both);

@@ -155,8 +155,9 @@ impl Here {
 
     /// Who it is.
     ///
-    /// Errors: its interface has no address.
+    /// Errors: its interface has no address; its counter can't measure, which every trial would fail on.
     pub(super) fn found(&self) -> Result<Found, RigError> {
+        Clock::calibrate()?;
         let mut environment = audit::host();
         environment.extend(audit::interface(&self.link));
         Ok(Found { interface: self.link.interface.clone(), address: self.address()?, environment })

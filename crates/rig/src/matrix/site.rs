@@ -44,6 +44,13 @@ impl Own {
         }
         let near = usect_lab::named(&inventory.near.interface)?;
         let (mut far, found) = reach(&inventory.far).map_err(|unstarted| unstarted.why)?;
+        if near.ipv4()? == found.address {
+            let (near, far, address) = (&inventory.near, &inventory.far, found.address);
+            return Err(RigError::Asked(format!(
+                "{} of {} and {} of {} are both at {address}: name two interfaces, each with an address of its own",
+                near.interface, near.name, far.interface, far.name
+            )));
+        }
         check_ways(&near, &mut far, found.address)?;
         Ok(Own { inventory, near, far, found })
     }
