@@ -84,13 +84,14 @@ impl Drop for Change {
     }
 }
 
-/// Puts settings back, the last first, and once more what another one stood in the way of; what is gone needs nothing.
+/// Puts settings back, the last first but what follows others behind them, and once more what another one stood in the way of; what is gone needs nothing.
 fn put_back(before: &[(Setting, String)]) -> Vec<String> {
     let differs =
         |(setting, value): &&(Setting, String)| setting.read().map_or_else(|_| setting.is_there(), |now| now != *value);
     let mut failed = Vec::new();
     for _ in 0..2 {
-        let left: Vec<&(Setting, String)> = before.iter().rev().filter(differs).collect();
+        let mut left: Vec<&(Setting, String)> = before.iter().rev().filter(differs).collect();
+        left.sort_by_key(|(setting, _)| setting.follows_others());
         // All of them before the first is read again: kernels before 6.6 take what is read of one watchdog for what is wanted of it.
         let written: Vec<Result<(), String>> = left.iter().map(|(setting, value)| setting.write(value)).collect();
         failed = left

@@ -102,6 +102,11 @@ impl Setting {
         }
     }
 
+    /// Whether the kernel chooses it by what other settings are at that moment: a discipline that it takes by itself has the MTU in it.
+    pub(crate) fn follows_others(&self) -> bool {
+        matches!(self, Setting::Interface { of: Of::Queue, .. })
+    }
+
     /// Settings that setting this one changes as well.
     pub(crate) fn members(&self) -> Vec<Setting> {
         let Setting::Interface { netns, interface, of } = self else { return Vec::new() };
