@@ -58,8 +58,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     check_programs(&run.measured.matrix)?;
     run.all(&stop)?;
     let interrupted = stop.load(Relaxed);
-    let (done, all) = (run.measured.trials.len(), run.measured.matrix.order(run.protocol().runs).len());
-    run.header.partial = interrupted.then(|| format!("interrupted by the user after {done} of {all} trials"));
+    run.header.partial = interrupted.then(|| {
+        let (done, all) = (run.measured.trials.len(), run.measured.matrix.order(run.protocol().runs).len());
+        format!("interrupted by the user after {done} of {all} trials")
+    });
     let stored = run.store()?;
     session::show(&stored, run.folder.path(), args.json)?;
     if interrupted {

@@ -465,13 +465,16 @@ fn check_pairs(
         if words.is_empty() || !words.len().is_multiple_of(2) {
             return Err(format!("{factor}, {text:?}: a level is pairs of a name and a value, such as `{such_as}`"));
         }
-        let pairs: Vec<&[&str]> = words.chunks(2).collect();
-        if let Some(pair) = pairs.iter().find(|pair| !is_value(pair[1])) {
-            return Err(format!("{factor}, {text:?}: {} is {values}, and {:?} is not", pair[0], pair[1]));
-        }
-        let again = |(i, pair): (usize, &&[&str])| pairs[..i].iter().any(|before| before[0] == pair[0]);
-        if let Some((_, pair)) = pairs.iter().enumerate().find(|(i, pair)| again((*i, pair))) {
-            return Err(format!("{factor}, {text:?}: {} is named twice, and can be only one of both", pair[0]));
+        let mut named = Vec::new();
+        for pair in words.chunks(2) {
+            let (name, value) = (pair[0], pair[1]);
+            if !is_value(value) {
+                return Err(format!("{factor}, {text:?}: {name} is {values}, and {value:?} is not"));
+            }
+            if named.contains(&name) {
+                return Err(format!("{factor}, {text:?}: {name} is named twice, and can be only one of both"));
+            }
+            named.push(name);
         }
     }
     Ok(())

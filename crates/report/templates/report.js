@@ -242,7 +242,7 @@
   };
   const stepOf = (all) => all.length > 1 ? all[1].at_s - all[0].at_s : 1;
   /// Where each run begins: runs are laid end to end, each as long as the longest trial of any client in it, with a gap between.
-  const begins = () => {
+  const runBegins = () => {
     const runs = new Map(), trials = data.clients.flatMap((client) => client.trials);
     let offset = 0;
     for (const run of [...new Set(trials.map((trial) => trial.run))].sort((a, b) => a - b)) {
@@ -251,10 +251,10 @@
     }
     return runs;
   };
-  const endToEnd = (client, side, key) => {
-    const out = { x: [], y: [], text: [] }, runs = begins();
+  const endToEnd = (client, side, key, begins) => {
+    const out = { x: [], y: [], text: [] };
     for (const trial of client.trials) {
-      const offset = runs.get(trial.run);
+      const offset = begins.get(trial.run);
       for (const p of trial[side]) {
         out.x.push(offset + p.at_s);
         out.y.push(p[key] === null ? null : us(p[key]));
@@ -267,22 +267,23 @@
     }
     return out;
   };
-  const timeTrace = (client, side, key, name, style) => ({
-    mode: "lines+markers", name: escape(name), connectgaps: false, ...endToEnd(client, side, key), line: style,
+  const timeTrace = (begins) => (client, side, key, name, style) => ({
+    mode: "lines+markers", name: escape(name), connectgaps: false, ...endToEnd(client, side, key, begins), line: style,
     marker: { size: 4, color: style.color }, hovertemplate: `<b>${escape(name)}</b><br>%{text}<extra></extra>`,
   });
   const drawSeries = () => {
     const [kind, which] = byId("time-choice").value.split(":");
+    const begins = runBegins(), trace = timeTrace(begins);
     let traces;
     if (kind === "figure") {
-      traces = data.clients.map((c) => timeTrace(c, "measured", which, c.label, { color: color(c), dash: c.dash, width: 1.6 }));
+      traces = data.clients.map((c) => trace(c, "measured", which, c.label, { color: color(c), dash: c.dash, width: 1.6 }));
     } else {
       const client = data.clients[+which], dashes = { p50_ns: "solid", p99_ns: "9px,3px", max_ns: "9px,3px,2px,3px" };
-      traces = Object.entries(FIGURES).map(([key, name]) => timeTrace(client, "measured", key, name, { color: color(client), dash: dashes[key], width: 1.6 }));
-      if (client.trials.some((t) => t.truth.length)) traces.push(timeTrace(client, "truth", "p50_ns", "truth, p50", { color: truthInk(), dash: "1.5px,2.5px", width: 1.6 }));
+      traces = Object.entries(FIGURES).map(([key, name]) => trace(client, "measured", key, name, { color: color(client), dash: dashes[key], width: 1.6 }));
+      if (client.trials.some((t) => t.truth.length)) traces.push(trace(client, "truth", "p50_ns", "truth, p50", { color: truthInk(), dash: "1.5px,2.5px", width: 1.6 }));
     }
     traces = traces.filter((t) => t.y.some((v) => v !== null));
-    const starts = [...begins()];
+    const starts = [...begins];
     const shapes = starts.slice(1).map(([, x]) => ({ type: "line", yref: "paper", y0: 0, y1: 1, x0: x, x1: x, line: { color: quiet(), width: 0.8 } }));
     const annotations = starts.map(([run, x]) => ({ x, y: 1, yref: "paper", xanchor: "left", yanchor: "top", text: `run ${run}`, showarrow: false, font: { size: 11, color: quiet() } }));
     draw("series", traces, layout(axis("seconds of traffic"), latencyAxis("latency, µs", true), { shapes, annotations }));
