@@ -166,9 +166,9 @@ pub struct BackToBack {
     pub frames: Repeated,
     /// The shortest that lost some, of each repetition that found one.
     pub above: Option<Repeated>,
-    /// Repetitions in which the longest burst that was tried passed, so that there is no end to it.
+    /// Repetitions in which the longest burst passed that was tried, or that the sender could send: the device may take more.
     pub unlimited: u32,
-    /// Bursts that left at less than nine tenths of that rate: sent again twice, and taken as they were after that.
+    /// Bursts that left at less than nine tenths of that rate, or not whole: they count for nothing, and are sent again twice.
     pub stretched: u32,
     /// What it takes to send the burst, in seconds (RFC 9004 §6.2, implied DUT buffer time).
     pub implied_s: f64,

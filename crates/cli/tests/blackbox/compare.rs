@@ -4,9 +4,9 @@ use crate::world::{CLIENTS, World, names};
 use usect_core::run::{Record, Run};
 use usect_core::tracker::Counts;
 
-/// 0.3 s of this are 6,000 frames.
-const TRAFFIC: &str = "{ frame_size = 64, rate = \"20 kpps\" }";
-const FRAMES: u64 = 6_000;
+/// Half a second of this is 1,000 frames, of which the shortest queue of a path holds an eighth of a second.
+const TRAFFIC: &str = "{ frame_size = 64, rate = \"2 kpps\" }";
+const FRAMES: u64 = 1_000;
 
 /// Every frame in exactly one class, by arithmetic of the test's own.
 pub(crate) fn assert_adds_up(counts: &Counts, who: &str) {
@@ -63,7 +63,7 @@ fn assert_complete(run: &Run, tapped: bool, dut_spins: bool) {
 fn compares(dut: &str) {
     let Some(world) = World::new() else { return };
     let scenario = world.scenario(dut, TRAFFIC, CLIENTS);
-    let (run, folder) = world.compare(&scenario, &["--duration", "0.3"]);
+    let (run, folder) = world.compare(&scenario, &["--duration", "0.5"]);
     let tapped = !dut.contains("wire");
     assert_complete(&run, tapped, dut.contains("\"forwarder\""));
     if !tapped {
@@ -98,14 +98,14 @@ fn through_a_forwarder_in_user_space() {
 fn through_a_forwarder_of_other_engines() {
     let Some(world) = World::new() else { return };
     for engine in ["packet", "dpdk"] {
-        let dut = format!("{{ kind = \"forwarder\", engine = \"{engine}\", faults = {{ drop_every = 500 }} }}");
-        let traffic = "{ frame_size = 64, rate = \"5 kpps\" }";
-        let (run, _) = world.compare(&world.scenario(&dut, traffic, &["dpdk", "kernel"]), &["--duration", "0.4"]);
+        let dut = format!("{{ kind = \"forwarder\", engine = \"{engine}\", faults = {{ drop_every = 200 }} }}");
+        let traffic = "{ frame_size = 64, rate = \"1 kpps\" }";
+        let (run, _) = world.compare(&world.scenario(&dut, traffic, &["dpdk", "kernel"]), &["--duration", "0.8"]);
         for trial in &run.trials {
             let (name, counts) = (&trial.trial.client.name, &trial.measured.counts);
             assert_adds_up(counts, name);
             assert!(trial.dut.contains(&("dropped".into(), 4)), "{engine}: {:?}", trial.dut);
-            assert_eq!((counts.sent, counts.lost), (2_000, 4), "{name} through {engine}");
+            assert_eq!((counts.sent, counts.lost), (800, 4), "{name} through {engine}");
         }
     }
     world.assert_clean();
@@ -146,10 +146,10 @@ fn the_warm_up_is_counted_apart_and_runs_are_pooled() {
     assert_eq!(order, [("udp-polling", 1), ("kernel", 1), ("udp-polling", 2), ("kernel", 2)]);
     for client in &run.clients {
         let counts = &client.measured.counts;
-        assert_eq!((client.runs, counts.sent, counts.warmup_sent), (2, 4_000, 4_000), "{}", client.client);
+        assert_eq!((client.runs, counts.sent, counts.warmup_sent), (2, 400, 400), "{}", client.client);
         assert_adds_up(counts, &client.client);
     }
-    assert_eq!(run.clients[1].measured.counts.warmup_arrivals, 4_000);
+    assert_eq!(run.clients[1].measured.counts.warmup_arrivals, 400);
 }
 
 /// Where the answer to a ping is lost, the next ping leaves all the same.

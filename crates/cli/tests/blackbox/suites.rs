@@ -5,15 +5,17 @@ use nix::sys::signal::Signal;
 use std::fs;
 use std::path::Path;
 use usect_core::findings::{Findings, SizeFindings};
-use usect_core::run::Run;
+use usect_core::run::{Run, TrialRecord};
 use usect_core::suite::Benchmark;
 
 /// Every frame size takes its own load, so what a scenario says here counts for nothing.
 const TRAFFIC: &str = "{ frame_size = 64, rate = 1 }";
 /// 74,404 frames of 64 bytes a second, which any host here can offer.
 const LINE: &str = "50 Mbit/s";
-/// How near what is known is found: a host that others use stretches bursts, and holds devices up.
+/// How near what is known is found.
 const NEAR: f64 = 0.1;
+/// Share of their time that a host may keep threads away before a limit may be its own.
+const HELD_UP: f64 = 0.2;
 
 /// A token bucket inside the process. What waits is many milliseconds' worth, so that no usual stall of the host is a loss.
 fn bucket(world: &World, rate: u32, queue: u32) -> String {
@@ -29,21 +31,34 @@ fn sizes(run: &Run) -> &[SizeFindings] {
     &findings(run).clients[0].sizes
 }
 
-fn near(value: f64, expected: f64, share: f64) -> bool {
-    (value / expected - 1.0).abs() <= share
+/// Whether the host kept threads away for so long that the limits may be its own.
+fn is_held_up(run: &Run) -> bool {
+    let cores = || run.trials.iter().flat_map(|trial| &trial.measured.stalls);
+    let (away, observed) = (cores().map(|core| core.total_ns), cores().map(|core| core.observed_ns));
+    away.sum::<u64>() as f64 > HELD_UP * observed.sum::<u64>() as f64
 }
 
-/// The bounds of the throughput hold the limit, apart from what is buffered in a trial of a second, and the buffer is found.
-fn assert_found(size: &SizeFindings, rate: f64, queue: f64) {
-    let throughput = size.throughput[0].fps.as_ref().unwrap().mean.value;
-    assert!(throughput >= (1.0 - NEAR) * rate && throughput <= rate + queue + 1.0, "{throughput} for {rate}");
+/// Nothing is found that is more than there is: apart from what is buffered in a trial of a second, the limit and the buffer.
+/// Nor less, but where the sender couldn't send more, or the host held sender and device up; and that is said.
+fn assert_found(run: &Run, size: &SizeFindings, rate: f64, queue: f64) {
     let bursts = size.back_to_back.as_ref().unwrap();
-    let burst = queue / (1.0 - rate / bursts.fps);
-    assert!(near(bursts.frames.mean.value, burst, NEAR), "{bursts:?} for a burst of {burst}");
+    let held_up = is_held_up(run);
+    assert!(!held_up || size.disturbed > 0, "{size:?}");
+    let found = |value: f64, expected: f64, open: bool| {
+        value <= (1.0 + NEAR) * expected && (open || held_up || value >= (1.0 - NEAR) * expected)
+    };
+    let throughput = size.throughput[0].fps.as_ref().unwrap().mean.value;
+    assert!(throughput <= rate + queue + 1.0 && found(throughput.min(rate), rate, false), "{throughput} for {rate}");
+    // A rate that the device forwards has no longest burst.
+    let burst = if bursts.fps > rate { queue / (1.0 - rate / bursts.fps) } else { f64::INFINITY };
+    assert!(found(bursts.frames.mean.value, burst, bursts.unlimited > 0), "{bursts:?} for a burst of {burst}");
+    assert!(bursts.unlimited == 0 || bursts.stretched > 0 || held_up, "{bursts:?}");
+    let Some(buffer) = bursts.buffer_frames else {
+        return assert!(bursts.unlimited > 0 || throughput >= bursts.fps, "{bursts:?}");
+    };
     // The throughput is that of trials in which the buffer counts, too.
     let (lower, upper) = (1.0 - throughput / bursts.fps, 1.0 - rate / bursts.fps);
-    let buffer = bursts.buffer_frames.unwrap() * upper / lower;
-    assert!(near(buffer, queue, NEAR), "{bursts:?} for {queue}");
+    assert!(found(buffer * upper / lower, queue, false), "{bursts:?} for {queue}");
 }
 
 #[test]
@@ -56,13 +71,16 @@ fn the_throughput_and_the_buffer_of_a_token_bucket_are_found() {
         let (run, folder) = world.newest_run();
         assert_eq!(sizes(&run).len(), 2);
         for size in sizes(&run) {
-            assert_eq!(size.offered_fps.map(f64::floor), Some(size.line_fps.floor()), "the line is offered");
-            assert_found(size, rate.into(), queue.into());
+            let is_line = size.offered_fps.map(f64::floor) == Some(size.line_fps.floor());
+            assert!(is_line || is_held_up(&run), "the line is offered: {:?}", size.offered_fps);
+            assert_found(&run, size, rate.into(), queue.into());
         }
         let csv = fs::read_to_string(folder.join("rfc2544.csv")).unwrap();
         let columns = |line: &str| line.split(',').count();
         assert!(csv.lines().count() > 10 && csv.lines().all(|line| columns(line) == 17), "{csv}");
-        assert!(csv.contains("mem,64,back-to-back,,,74404,false,burst,frames,"), "{csv}");
+        let bursts = sizes(&run)[0].back_to_back.as_ref().unwrap();
+        let line = format!("mem,64,back-to-back,,,{},false,burst,frames,", bursts.fps);
+        assert!(csv.contains(&line), "{csv}");
     }
     world.assert_clean();
 }
@@ -95,7 +113,7 @@ fn the_throughput_and_the_buffer_of_linux_tbf_are_found() {
     let args = ["--quick", "--line-rate", LINE, "--sizes", "64", "--search", "verified"];
     world.succeeds(&[&["rfc2544", "--benchmark", "throughput,back-to-back"], &ports[..], &args].concat());
     let (run, _) = world.newest_run();
-    assert_found(&sizes(&run)[0], 20_000.0, 2_050.0);
+    assert_found(&run, &sizes(&run)[0], 20_000.0, 2_050.0);
 }
 
 #[test]
@@ -175,8 +193,9 @@ fn a_device_that_passes_nothing_and_a_link_that_goes_down_end_it() {
     let ports = ["--tx", "xdp:t0@s-tx", "--rx", "xdp:r0@s-rx"];
     let nothing = world.usect(&[&["rfc2544", "--quick", "--sizes", "64,512"], &ports[..]].concat());
     assert_eq!(nothing.code, Some(2), "{nothing:?}");
-    assert!(nothing.stderr.contains("passes no frames of 64 bytes: none of 100 arrived"), "{nothing:?}");
-    assert_eq!(world.newest_run().0.trials.len(), 2, "no search for what isn't there");
+    assert!(nothing.stderr.contains("passes no frames of 64 bytes: none of "), "{nothing:?}");
+    let checks = |trial: &TrialRecord| trial.trial.purpose.is_some_and(|p| p.benchmark == Benchmark::Check);
+    assert!(world.newest_run().0.trials.iter().all(checks), "no search for what isn't there");
     world.succeeds(&["lab", "down", "s"]);
 
     world.succeeds(&["lab", "up", "s"]);

@@ -1,7 +1,7 @@
 //! What came out of a suite so far.
 
 use super::known::{Known, LEAST, is_stretched, load, loss, own_lost};
-use crate::search::Search;
+use crate::search::{Found, Search};
 use usect_core::findings::{
     BackToBack, ClientFindings, Findings, Latency, Loss, Recovery, Repeated, Reset, SizeFindings, Throughput,
 };
@@ -184,7 +184,9 @@ fn back_to_back(known: &Known) -> Option<BackToBack> {
     let each = (1..=known.suite.back_to_back.times).filter_map(|repetition| {
         let bursts = known.bursts(repetition);
         let over = !bursts.is_empty() && search.next(&bursts).is_none();
-        over.then(|| search.found(&bursts)[0])
+        let found = over.then(|| search.found(&bursts)[0])?;
+        // What the sender can't do is no limit of the device.
+        Some(Found { upper: found.upper.filter(|frames| !known.is_beyond(repetition, *frames)), ..found })
     });
     let each: Vec<_> = each.collect();
     let unlimited = each.iter().filter(|found| found.upper.is_none()).count() as u32;

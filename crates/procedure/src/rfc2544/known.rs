@@ -86,12 +86,14 @@ impl<'a> Known<'a> {
     pub(super) fn verdict(&self) -> Option<String> {
         let checks: Vec<&TrialRecord> = self.trials(Benchmark::Check).collect();
         let (last, bytes) = (checks.last()?, self.size.with_fcs());
-        let counts = &last.measured.counts;
         if checks.iter().all(|check| check.measured.counts.received == 0) {
-            let given_up = checks.len() >= ATTEMPTS && !checks.iter().any(|check| check.is_offered());
-            let cannot = format!("the sender can't offer even {} frames of {bytes} bytes a second", load(last));
-            let nothing = format!("the device passes no frames of {bytes} bytes: none of {} arrived", counts.sent);
-            return if last.is_offered() { Some(nothing) } else { given_up.then_some(cannot) };
+            // A host that held the frames up may have lost them, too, and is given another try.
+            let settled = last.is_offered() || checks.len() >= ATTEMPTS;
+            let says = match checks.iter().map(|check| check.measured.counts.sent).sum::<u64>() {
+                0 => format!("the sender can't offer even {} frames of {bytes} bytes a second", load(last)),
+                sent => format!("the device passes no frames of {bytes} bytes: none of {sent} arrived"),
+            };
+            return settled.then_some(says);
         }
         let most = self.most().filter(|most| *most < LEAST.min(self.line()))?;
         Some(format!("the sender can offer only {most} frames of {bytes} bytes a second"))
@@ -185,10 +187,7 @@ impl<'a> Known<'a> {
 
     /// The search for the longest burst, whose loads are frames.
     pub(super) fn burst_search(&self) -> Option<Binary> {
-        let asked = (self.burst_rate()? as f64 * self.suite.back_to_back.lasts_s) as u64;
-        // Longer ones the sender gave up.
-        let given_up = self.trials(Benchmark::BackToBack).filter(|record| record.partial.is_some());
-        let most = given_up.map(|record| record.trial.traffic.frames - 1).min().map_or(asked, |most| most.min(asked));
+        let most = (self.burst_rate()? as f64 * self.suite.back_to_back.lasts_s) as u64;
         let goal = match self.suite.search {
             SearchKind::Verified => Goal::verified(1, self.suite.width),
             _ => Goal::rfc2544(1, self.suite.width),
@@ -196,17 +195,25 @@ impl<'a> Known<'a> {
         Some(Binary { goal, range: Range { least: 1, most: most.max(1) } })
     }
 
-    /// The bursts of a repetition, as the search sees them. One that the sender stretched is sent again a few times before
-    /// it counts all the same.
+    /// The bursts of a repetition, as the search sees them. One that the sender stretched says nothing, and is sent again; a
+    /// length that it can't send is too much for the search.
     pub(super) fn bursts(&self, repetition: u32) -> Vec<Tried> {
-        let whole = |record: &&TrialRecord| record.partial.is_none();
-        let own: Vec<&TrialRecord> = self.repetition(Benchmark::BackToBack, repetition).filter(whole).collect();
-        let attempts = |record: &TrialRecord| {
-            own.iter().filter(|other| other.trial.traffic.frames == record.trial.traffic.frames).count()
+        let of = |record: &TrialRecord| {
+            let load = record.trial.traffic.frames;
+            let loss = match is_stretched(record) {
+                false => loss(record),
+                true if self.is_beyond(repetition, load) => 1.0,
+                true => return None,
+            };
+            Some(Tried { load, lasted_ns: 1, loss })
         };
-        let counts = |record: &&&TrialRecord| !is_stretched(record) || attempts(record) >= ATTEMPTS;
-        let of = |record: &&TrialRecord| Tried { load: record.trial.traffic.frames, lasted_ns: 1, loss: loss(record) };
-        own.iter().filter(counts).map(of).collect()
+        self.repetition(Benchmark::BackToBack, repetition).filter_map(of).collect()
+    }
+
+    /// Whether the sender stretched bursts of that length as often as it is let.
+    pub(super) fn is_beyond(&self, repetition: u32, frames: u64) -> bool {
+        let own = self.repetition(Benchmark::BackToBack, repetition);
+        own.filter(|record| record.trial.traffic.frames == frames && is_stretched(record)).count() >= ATTEMPTS
     }
 }
 
@@ -215,9 +222,9 @@ fn searches(record: &TrialRecord) -> bool {
     record.trial.purpose.is_some_and(|p| matches!(p.benchmark, Benchmark::Throughput | Benchmark::Loss))
 }
 
-/// Whether a burst left clearly slower than it was to.
+/// Whether a burst left clearly slower than it was to, or not whole.
 pub(super) fn is_stretched(record: &TrialRecord) -> bool {
-    record.reached() < BURST_OFFERED
+    record.partial.is_some() || record.reached() < BURST_OFFERED
 }
 
 /// The load that was asked for, in frames per second.

@@ -185,6 +185,35 @@ fn a_host_that_gets_slower_ends_the_search_too() {
     }
 }
 
+/// A burst that the host stretched says nothing of the device, whether it passed or not.
+#[test]
+fn stretched_bursts_are_no_result() {
+    let suite = Suite { benchmarks: vec![Benchmark::Throughput, Benchmark::BackToBack], ..suite() };
+    let procedure = Rfc2544::new(suite, vec![client()]);
+    let bursts = |stretches: fn(nth: usize, frames: u64) -> bool| {
+        let mut trials: Vec<TrialRecord> = Vec::new();
+        while let Step::Run(trial) = procedure.next(&trials) {
+            assert!(trials.len() < 500, "it doesn't end: {:?}", trials.last().map(|r| r.trial.label()));
+            let frames = trial.traffic.frames;
+            let is_burst = trial.purpose.unwrap().benchmark == Benchmark::BackToBack;
+            let mut client = WORLD.measure(&trial);
+            if let Some(pace) = client.pace.as_mut().filter(|_| is_burst && stretches(trials.len(), frames)) {
+                pace.achieved = pace.requested * 0.5;
+                client.counts = Counts { sent: frames, received: frames, stamped: frames, ..Counts::default() };
+            }
+            trials.push(record(*trial, client));
+        }
+        procedure.findings(&trials).unwrap().clients[0].sizes[0].back_to_back.clone().unwrap()
+    };
+    let often = bursts(|nth, _| nth % 3 != 0);
+    let expected = 1_000.0 / (1.0 - 500_000.0 / 1_488_095.0);
+    assert!((often.frames.mean.value / expected - 1.0).abs() < 0.02, "{often:?} for {expected}");
+    assert!(often.unlimited == 0 && often.stretched > 0, "{often:?}");
+    let long = bursts(|_, frames| frames > 800);
+    assert!((785.0..=800.0).contains(&long.frames.mean.value), "{long:?}");
+    assert_eq!((long.unlimited, &long.above, long.buffer_frames), (1, &None, None), "no limit of the device");
+}
+
 #[test]
 fn what_was_cut_short_is_no_result() {
     let (mut trials, _) = WORLD.run(&suite(), Vec::new(), 9);
@@ -220,7 +249,21 @@ fn a_device_that_does_not_come_back_has_no_time_of_reset() {
 fn a_device_that_passes_nothing_is_left_alone() {
     let (trials, sizes) = found(World { forwards: 0.0, holds: 0.0, ..WORLD }, &suite());
     assert_eq!(trials.len(), 2, "a check of each size");
-    assert!(sizes[0].verdict.as_ref().unwrap().contains("passes no frames of 64 bytes"));
+    assert!(sizes[0].verdict.as_ref().unwrap().contains("passes no frames of 64 bytes: none of 100 arrived"));
+    // Of a host that holds the frames up, too; but not before they were sent again.
+    let slow = |trial: &Trial| Measurement {
+        pace: Some(Pace { requested: 1_000.0, achieved: 700.0 }),
+        ..World { forwards: 0.0, holds: 0.0, ..WORLD }.measure(trial)
+    };
+    let procedure = Rfc2544::new(suite(), vec![client()]);
+    let mut trials: Vec<TrialRecord> = Vec::new();
+    while let Step::Run(trial) = procedure.next(&trials) {
+        let client = slow(&trial);
+        trials.push(record(*trial, client));
+    }
+    assert_eq!(trials.len(), 6, "three checks of each size");
+    let sizes = procedure.findings(&trials).unwrap().clients[0].sizes.clone();
+    assert!(sizes[0].verdict.as_ref().unwrap().contains("passes no frames of 64 bytes: none of 300 arrived"));
 }
 
 #[test]
