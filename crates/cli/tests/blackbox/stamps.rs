@@ -109,12 +109,13 @@ fn arrivals_are_stamped_by_the_device() {
     let tx = "dpdk:net_pcap0,rx_iface_in=t0,tx_iface=t0@p-tx";
     let rx = "dpdk:net_pcap1,rx_iface_in=r0,tx_iface=r0@p-rx";
     for mode in [&[][..], &["--round-trip"]] {
-        let args = ["measure", "--tx", tx, "--rx", rx, "--stamp", "nic", "--rate", "1 kpps", "--warmup", "0"];
-        let args = [&args[..], &["--duration", "0.5", "--runs", "1", "--json"], mode].concat();
+        // Slowly: libpcap's ring has room for some thirty frames.
+        let args = ["measure", "--tx", tx, "--rx", rx, "--stamp", "nic", "--rate", "100", "--warmup", "0"];
+        let args = [&args[..], &["--duration", "2", "--runs", "1", "--json"], mode].concat();
         let run: Run = serde_json::from_str(&world.succeeds(&args).stdout).unwrap();
         let client = &run.clients[0];
         let counts = &client.measured.counts;
-        assert!(counts.stamped > 400 && counts.stamped == counts.received, "{mode:?}: {counts:?}");
+        assert!(counts.stamped > 150 && counts.stamped == counts.received, "{mode:?}: {counts:?}");
         assert_eq!(points(client), [Point::Sent, Point::CardIn, Point::Received]);
         let note = |part: &str| client.measured.notes.iter().any(|note| note.contains(part));
         assert!(
