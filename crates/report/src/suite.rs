@@ -280,8 +280,8 @@ fn loss(suite: &Suite, rows: &Rows<'_>) -> Sheet {
 fn back_to_back(rows: Vec<Row>) -> Sheet {
     let heads = ["longest burst", "at", "it takes", "corrected", "buffer"];
     let reading = "longest burst: frames at the highest rate of which none is lost; and more: no longer one was tried, or could be \
-                   sent. it takes: how long that is (RFC 9004's implied buffer time). corrected: without what is forwarded meanwhile, b/r·(1 − throughput/r); buffer: the same in \
-                   frames (RFC 9004 §6).";
+                   sent. it takes: how long that is (RFC 9004's implied buffer time). corrected: without what is forwarded \
+                   meanwhile, b/r·(1 − throughput/r); buffer: the same in frames (RFC 9004 §6).";
     Sheet {
         id: "back-to-back",
         title: "Back-to-back frames",
