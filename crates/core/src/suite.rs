@@ -18,7 +18,7 @@ pub const LOSS_STEP: u32 = 10;
 pub const OVERLOAD: u32 = 110;
 
 /// What a trial of a suite is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Purpose {
     /// Which benchmark.
     pub benchmark: Benchmark,
@@ -30,7 +30,7 @@ pub struct Purpose {
 }
 
 /// A benchmark of RFC 2544 §26, or what is found out before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Benchmark {
     /// Whether anything passes at all.

@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Bytes of a frame's place in the umem.
 pub(crate) const CHUNK: usize = 4096;
@@ -16,6 +18,10 @@ pub(crate) const RING: u32 = 2048;
 pub(crate) const FILL_RING: u32 = 2 * RING;
 /// Chunks for sending, and as many for receiving.
 pub(crate) const CHUNKS: usize = RING as usize;
+
+/// Longest wait for a queue: the kernel lets go of one in the background when its socket is closed (`xp_put_pool`), so
+/// that of the trial before may have it for as long as a busy host keeps that work waiting.
+const RELEASE: Duration = Duration::from_secs(5);
 
 /// Packet memory shared with the kernel: the first half of the chunks is for sending, the second for
 /// receiving.
@@ -107,7 +113,19 @@ pub(crate) struct Bound {
 /// Binds a socket to a queue of an interface of the calling thread's namespace, without copies where the
 /// driver can. `by_card` asks for metadata before frames to be sent. With copies there is none: in its place for the
 /// card's stamp the kernel would leave the time at which it let go of the frame (`xsk_destruct_skb`).
+///
+/// A queue that is taken is waited for, for as long as [`RELEASE`].
 pub(crate) fn bind(ifindex: u32, queue: u32, by_card: bool) -> io::Result<Bound> {
+    let until = Instant::now() + RELEASE;
+    loop {
+        match bind_once(ifindex, queue, by_card) {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => thread::sleep(RELEASE / 100),
+            result => return result,
+        }
+    }
+}
+
+fn bind_once(ifindex: u32, queue: u32, by_card: bool) -> io::Result<Bound> {
     match bind_as(ifindex, queue, libc::XDP_ZEROCOPY, by_card) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EINVAL)) => {
             bind_as(ifindex, queue, libc::XDP_COPY, false)

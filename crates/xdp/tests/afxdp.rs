@@ -142,3 +142,21 @@ fn a_second_socket_on_the_queue_gets_a_sentence() {
         assert!(!said.contains('\n'), "{said}");
     });
 }
+
+/// As one finds the queue while the kernel has yet to let go of it for the socket of a moment ago.
+#[test]
+fn a_queue_that_becomes_free_is_waited_for() {
+    if !root() {
+        return;
+    }
+    wire("free", |lab| {
+        let first = open(lab.rx(), Take::All).unwrap();
+        let closes = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            drop(first);
+        });
+        let next = open(lab.rx(), Take::Nothing);
+        closes.join().unwrap();
+        assert!(next.is_ok(), "{:?}", next.err());
+    });
+}

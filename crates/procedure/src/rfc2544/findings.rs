@@ -1,6 +1,6 @@
 //! What came out of a suite so far.
 
-use super::known::{Known, LEAST, is_stretched, load, loss, own_lost};
+use super::known::{ATTEMPTS, Known, LEAST, is_stretched, load, loss, own_lost};
 use crate::search::{Found, Search};
 use usect_core::findings::{
     BackToBack, ClientFindings, Findings, Latency, Loss, Recovery, Repeated, Reset, SizeFindings, Throughput,
@@ -15,12 +15,20 @@ use usect_core::suite::{Benchmark, Deviation, Suite};
 pub(super) fn of<'a>(suite: &Suite, clients: &[ClientSpec], each: impl Iterator<Item = Known<'a>>) -> Findings {
     let mut found: Vec<ClientFindings> =
         clients.iter().map(|c| ClientFindings { client: c.name.clone(), sizes: Vec::new() }).collect();
+    let (mut streams, mut overloads) = (0, 0);
     for known in each {
+        streams += known.in_vain(Benchmark::Latency);
+        overloads += known.in_vain(Benchmark::Recovery);
         let client = found.iter_mut().find(|findings| findings.client == known.client);
         client.into_iter().for_each(|findings| findings.sizes.push(of_size(&known)));
     }
     let mut deviations = suite.deviations();
     deviations.extend(of_host(suite, clients, &found));
+    let in_vain = [(Benchmark::Latency, streams, "streams"), (Benchmark::Recovery, overloads, "overloads")];
+    for (benchmark, number, what) in in_vain.into_iter().filter(|(_, number, _)| *number > 0) {
+        let what = format!("{number} {what} missing: the sender didn't offer their load in any of {ATTEMPTS} tries");
+        deviations.push(Deviation::new(benchmark.section(), what));
+    }
     deviations.sort_by_key(Deviation::place);
     Findings { clients: found, deviations }
 }
@@ -39,8 +47,16 @@ fn of_host(suite: &Suite, clients: &[ClientSpec], found: &[ClientFindings]) -> V
             deviations.push(Deviation::new(benchmark.section(), why));
         }
     }
-    let tagged = found.iter().flat_map(|client| &client.sizes).flat_map(|size| &size.latency);
-    if let Some(least) = tagged.filter_map(|latency| latency.tagged_frames).min().filter(|least| *least < 500) {
+    let latencies = || found.iter().flat_map(|client| &client.sizes).flat_map(|size| &size.latency);
+    let count = |each: &Option<Repeated>| each.as_ref().map_or(0, |each| each.values.len());
+    let picking = || latencies().filter(|latency| latency.tagged_frames.is_some());
+    let streams: usize = picking().map(|latency| count(&latency.mean_ns)).sum();
+    let missing = streams.saturating_sub(picking().map(|latency| count(&latency.tagged_ns)).sum());
+    if missing > 0 {
+        let what = format!("in {missing} of {streams} streams the tagged frame was lost, and has no latency");
+        deviations.push(Deviation::new("26.2", what));
+    }
+    if let Some(least) = latencies().filter_map(|latency| latency.tagged_frames).min().filter(|least| *least < 500) {
         let what = format!("{least} tagged frames of a stream instead of 500");
         deviations.push(Deviation { section: "RFC 8219 §7.2".into(), what });
     }

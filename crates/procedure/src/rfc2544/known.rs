@@ -1,6 +1,7 @@
 //! What the trials of a client and size say so far.
 
 use crate::search::{Binary, Found, Goal, Mlr, Range, Search, Tried};
+use std::collections::HashMap;
 use usect_core::frame::FrameSize;
 use usect_core::port_name::Engine;
 use usect_core::rate::RateSpec;
@@ -64,6 +65,15 @@ impl<'a> Known<'a> {
     /// Frames of all trials that found no room in the receiving port's own queue.
     pub(super) fn own_lost(&self) -> u64 {
         self.own.iter().map(|record| own_lost(record)).sum()
+    }
+
+    /// Repetitions of a benchmark that the sender never offered, though each was tried as often as it is let.
+    pub(super) fn in_vain(&self, benchmark: Benchmark) -> usize {
+        let mut offers: HashMap<_, Vec<bool>> = HashMap::new();
+        for record in self.trials(benchmark) {
+            offers.entry((record.trial.purpose, record.trial.case.loopback)).or_default().push(record.is_offered());
+        }
+        offers.values().filter(|offered| offered.len() >= ATTEMPTS && !offered.contains(&true)).count()
     }
 
     /// The trials of a benchmark, in order.

@@ -5,7 +5,7 @@ use usect_core::fiber::LineRate;
 use usect_core::findings::SizeFindings;
 use usect_core::measurement::{Measurement, Pace};
 use usect_core::pattern::Pattern;
-use usect_core::suite::SearchKind;
+use usect_core::suite::{Deviation, Purpose, SearchKind};
 use usect_core::tracker::Counts;
 use usect_core::trial::TrialResult;
 
@@ -183,6 +183,46 @@ fn a_host_that_gets_slower_ends_the_search_too() {
             assert!((490_000.0..501_100.0).contains(&fps.unwrap()), "{fps:?}");
         }
     }
+}
+
+/// Lost on the path or in the receiver's own queue: the mean is of fewer streams, which is told.
+#[test]
+fn a_lost_tagged_frame_is_told() {
+    let told = |findings: &Findings| {
+        let of = |deviation: &&Deviation| deviation.section == "RFC 2544 §26.2" && deviation.what.contains("was lost");
+        findings.deviations.iter().filter(of).map(|deviation| deviation.what.clone()).collect::<Vec<_>>()
+    };
+    let suite = Suite { benchmarks: vec![Benchmark::Throughput, Benchmark::Latency], ..suite() };
+    let (mut trials, findings) = WORLD.run(&suite, Vec::new(), usize::MAX);
+    assert_eq!(told(&findings), Vec::<String>::new());
+    let picked = trials.iter_mut().filter_map(|record| record.measured.tagged.as_mut());
+    picked.take(2).for_each(|tagged| tagged.first_ns = None);
+    let findings = Rfc2544::new(suite, vec![client()]).findings(&trials).unwrap();
+    assert_eq!(told(&findings), ["in 2 of 48 streams the tagged frame was lost, and has no latency"]);
+}
+
+/// What the host didn't let the sender offer is missing in the figures, which is told.
+#[test]
+fn streams_that_were_never_offered_are_told() {
+    let suite = Suite { benchmarks: vec![Benchmark::Throughput, Benchmark::Latency, Benchmark::Recovery], ..suite() };
+    let procedure = Rfc2544::new(suite, vec![client()]);
+    let told = |slow: fn(&Purpose, nth: usize) -> bool| {
+        let (mut trials, mut nth) = (Vec::new(), 0);
+        while let Step::Run(trial) = procedure.next(&trials) {
+            let mut client = WORLD.measure(&trial);
+            if let Some(pace) = client.pace.as_mut().filter(|_| slow(&trial.purpose.unwrap(), nth)) {
+                pace.achieved = pace.requested * 0.9;
+                nth += 1;
+            }
+            trials.push(record(*trial, client));
+        }
+        let told = procedure.findings(&trials).unwrap().deviations;
+        told.into_iter().map(|told| told.what).filter(|what| what.contains("missing")).collect::<Vec<_>>()
+    };
+    assert_eq!(told(|p, nth| p.percent == Some(50) && nth < 2), Vec::<String>::new(), "twice is not in vain");
+    let never = |what| format!("{what} missing: the sender didn't offer their load in any of 3 tries");
+    assert_eq!(told(|p, _| p.percent == Some(50) && p.repetition == 2), [never("4 streams")]);
+    assert_eq!(told(|p, _| p.benchmark == Benchmark::Recovery), [never("2 overloads")]);
 }
 
 /// A burst that the host stretched says nothing of the device, whether it passed or not.
