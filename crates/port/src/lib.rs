@@ -11,6 +11,7 @@ mod error;
 pub mod fault;
 pub mod flood;
 pub mod lanes;
+pub mod late;
 mod live;
 pub mod mem;
 mod numbered;

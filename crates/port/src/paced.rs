@@ -2,6 +2,7 @@
 //! arrives. One thread turns either half or both; nothing here allocates, locks or prints.
 
 use crate::error::STUCK_NS;
+use crate::late::Patience;
 use crate::live::{Live, Plan};
 use crate::{Beside, ClientError, Transmit};
 use std::iter::Peekable;
@@ -12,15 +13,9 @@ use usect_core::buckets::Recorder;
 use usect_core::instant::Tsc;
 use usect_core::scenario::Mode;
 use usect_core::schedule::Schedule;
-use usect_core::signature;
 use usect_core::tracker::Departure;
 use usect_core::trains;
 use usect_core::trial::Traffic;
-
-/// A sender that is behind its schedule by this, and by 2% of the time that has passed, can't keep the rate ...
-const HOPELESS_NS: u64 = 200_000_000;
-/// ... if it doesn't catch up in this time: a host that paused it lets it.
-const CATCH_UP_NS: u64 = 1_000_000_000;
 
 /// How long after the last departure its stamps by others are waited for, unless they are all there.
 const LINGER_NS: u64 = 50_000_000;
@@ -107,8 +102,8 @@ pub(crate) struct Departures<'a, T> {
     /// Frames whose stamps by others are all in.
     stamped: u64,
     reap_again: Tsc,
-    /// Since when it is hopelessly late.
-    late_since: Option<Tsc>,
+    /// How long it may be late.
+    patience: Patience,
     lateness: Recorder,
     first: Tsc,
     last: Tsc,
@@ -142,7 +137,7 @@ impl<'a, T: Transmit> Departures<'a, T> {
             before: 0,
             stamped: 0,
             reap_again: Tsc(0),
-            late_since: None,
+            patience: Patience::default(),
             lateness: Recorder::default(),
             first: Tsc(0),
             last: Tsc(0),
@@ -264,12 +259,7 @@ impl<'a, T: Transmit> Departures<'a, T> {
         }
         let offset = self.schedule.peek().copied().unwrap_or(0);
         let late_ns = self.clock.rate().ns(now.0 - due.0);
-        if late_ns <= HOPELESS_NS.max(offset / 50).min(signature::MAX_LATENESS_NS) {
-            self.late_since = None;
-            return Ok(());
-        }
-        let since = *self.late_since.get_or_insert(now);
-        let hopeless = self.clock.rate().ns(now.0 - since.0) > CATCH_UP_NS;
+        let hopeless = self.patience.ends(self.clock, now, late_ns, offset);
         if hopeless { Err(self.plan.unreachable(self.index, offset + late_ns)) } else { Ok(()) }
     }
 }

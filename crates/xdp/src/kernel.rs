@@ -28,6 +28,7 @@ use usect_core::template::Template;
 use usect_core::trial::Traffic;
 use usect_port::ClientError;
 use usect_port::client::{Client, Control, Outcome, Probe, pace};
+use usect_port::late::Patience;
 use usect_port::pin;
 
 /// Largest frame, FCS included, that the kernel takes for a live run: a page less its bookkeeping, headroom
@@ -42,8 +43,6 @@ const HEAD_START_NS: u64 = 300_000;
 const UNPACED_BATCH: u32 = 64;
 /// How long residual frames are waited for (RFC 2544 §23), and how long it must be quiet before that.
 const QUIET: Duration = Duration::from_millis(20);
-/// A generator this far behind its schedule, and by 2% of the time that has passed, can't keep the rate.
-const HOPELESS_NS: u64 = 200_000_000;
 
 /// `state` of kernel.bpf.c.
 #[repr(C)]
@@ -294,6 +293,7 @@ impl KernelClient {
     /// Looks after the generator from another core: passes on a stop, and gives up a hopeless rate.
     fn supervise(&self, done: &AtomicBool, generator: Pthread) -> Option<ClientError> {
         let state = &self.loaded.state;
+        let mut patience = Patience::default();
         while !done.load(Relaxed) {
             std::thread::sleep(Duration::from_millis(20));
             let (due, index) = (state.due.load(Relaxed), state.index.load(Relaxed));
@@ -303,7 +303,7 @@ impl KernelClient {
             let stopped = self.stop.load(Relaxed);
             let hopeless = self.traffic.rate.is_paced()
                 && !stopped
-                && behind > HOPELESS_NS.max(offset / 50).min(u64::from(u32::MAX))
+                && patience.ends(&self.clock, self.clock.now(), behind, offset)
                 && !done.load(Relaxed);
             if hopeless || stopped {
                 state.stop.store(1, Relaxed);
