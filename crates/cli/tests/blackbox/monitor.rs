@@ -61,14 +61,14 @@ fn ends_well(run: &mut Started) {
 fn a_longer_way_is_told_with_its_time_and_size() {
     let Some(world) = World::new() else { return };
     // Longer than a host that others use keeps threads away: a stall in most frames of a second looks like a longer way.
-    let detour = ", impair = { detour = { after_s = 25.0, by_ns = 200000000 } }";
+    let detour = ", impair = { detour = { after_s = 25.0, by_ns = 1000000000 } }";
     let mut run = world.start(&["monitor", &scenario(&world, 100, detour), "--interval", "5s", "--writes", "10"]);
     run.until("an alarm", || !alarms(&world).is_empty());
     ends_well(&mut run);
     let (alarms, intervals) = (alarms(&world), intervals(&world));
     let [Alarm::Shift { at, seen_at, from_ns, to_ns, .. }] = alarms[..] else { panic!("{alarms:?}") };
-    // The spool's own delay is 100 µs, and 200 ms more from its 25th second on: what is added to it is added to both.
-    assert!(from_ns >= 100_000.0 && (to_ns - from_ns - 200e6).abs() < 50e6, "{alarms:?}");
+    // The spool's own delay is 100 µs, and 1 s more from its 25th second on: what is added to it is added to both.
+    assert!(from_ns >= 100_000.0 && (to_ns - from_ns - 1e9).abs() < 250e6, "{alarms:?}");
     assert!(at <= seen_at && seen_at.duration_since(at).as_secs() < 30, "{alarms:?}");
     let middle = (from_ns + to_ns) / 2.0;
     let (before, since) = steps(&intervals).into_iter().partition::<Vec<_>, _>(|(when, _)| *when < at);
@@ -95,13 +95,13 @@ fn a_log_goes_on_after_a_restart_with_what_was_usual_before_it() {
     let file = world.path("monitor").join(last_file(&world));
     let torn = [fs::read(&file).unwrap(), b"{\"kind\":\"interval\",\"at\":\"20".to_vec()].concat();
     fs::write(&file, torn).unwrap();
-    let mut run = world.start(&["monitor", &scenario(&world, 200_100, ""), "--interval", "4s"]);
+    let mut run = world.start(&["monitor", &scenario(&world, 800_100, ""), "--interval", "4s"]);
     run.until("an alarm", || !alarms(&world).is_empty());
     run.until("an interval", || intervals(&world).len() > before);
     ends_well(&mut run);
     assert!(run.printed().contains("was cut short: its 27 bytes are left out"), "{}", run.printed());
     let alarms = alarms(&world);
-    assert!(matches!(alarms[..], [Alarm::Shift { from_ns, to_ns, .. }] if to_ns - from_ns > 150e6), "{alarms:?}");
+    assert!(matches!(alarms[..], [Alarm::Shift { from_ns, to_ns, .. }] if to_ns - from_ns > 600e6), "{alarms:?}");
     let done = world.succeeds(&["report", "monitor"]);
     assert!(done.stdout.contains("report: monitor/report.html"), "{}", done.stdout);
     let page = || fs::read_to_string(world.path("monitor/report.html")).unwrap();
@@ -198,14 +198,20 @@ fn is_scraped(native: bool, query: &str, tolerance: std::ops::RangeInclusive<f64
     assert!(sent >= 400.0 && prometheus.answer("usect_frames_total{class=\"received\"}") >= 400.0, "{sent}");
     let median = until("Prometheus has a median", || prometheus.ask(query).filter(|median| median.is_finite()));
     assert_eq!(prometheus.answer("usect_up"), 1.0);
-    let bound = prometheus.answer("usect_write_operations_bound");
+    let level = prometheus.answer("usect_level_seconds");
+    // N/RTT of what is usual, twice one way.
+    let half = prometheus.answer("usect_write_operations_bound * usect_level_seconds");
+    assert!((half - 5.0).abs() < 1e-6, "{half}");
     // On a busy host no interval is like the next: it is one of those that the log has.
     let truths: Vec<f64> = intervals(&world).iter().filter_map(|interval| Some(interval.median_ns()? / 1e9)).collect();
     let [least, most] = [f64::min, f64::max].map(|pick| truths.iter().copied().reduce(pick).unwrap());
     let within = tolerance.start() * least..=tolerance.end() * most;
     assert!(within.contains(&median), "{query}: {median}, and the log has {truths:?}");
-    assert!(truths.iter().any(|truth| (bound * truth * 2.0 - 10.0).abs() < 1.0), "{bound}: {truths:?}");
     ends_well(&mut run);
+    let seconds: Vec<f64> = steps(&intervals(&world)).into_iter().map(|(_, ns)| ns / 1e9).collect();
+    let one = 1e-9;
+    let surrounded = seconds.iter().any(|s| *s <= level + one) && seconds.iter().any(|s| *s >= level - one);
+    assert!(surrounded, "{level} is no median of {seconds:?}");
     world.assert_clean();
 }
 
