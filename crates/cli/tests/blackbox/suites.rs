@@ -142,7 +142,7 @@ fn the_whole_suite_is_measured_through_a_forwarder() {
     }
     // Two sizes, two kinds of path, four loads, two streams. A host that is away loses some, and that is told.
     let told = |deviation: &Deviation| {
-        ["tagged frame was lost", "streams missing"].iter().any(|part| deviation.what.contains(part))
+        ["tagged frame was lost", "missing streams"].iter().any(|part| deviation.what.contains(part))
     };
     assert_eq!(tagged < 32, findings(&run).deviations.iter().any(told), "{tagged} tagged: {:?}", findings(&run));
     let reset = small.reset.as_ref().unwrap();

@@ -26,7 +26,8 @@ pub(super) fn of<'a>(suite: &Suite, clients: &[ClientSpec], each: impl Iterator<
     deviations.extend(of_host(suite, clients, &found));
     let in_vain = [(Benchmark::Latency, streams, "streams"), (Benchmark::Recovery, overloads, "overloads")];
     for (benchmark, number, what) in in_vain.into_iter().filter(|(_, number, _)| *number > 0) {
-        let what = format!("{number} {what} missing: the sender didn't offer their load in any of {ATTEMPTS} tries");
+        let what =
+            format!("missing {what}: {number}, for the sender didn't offer their load in any of {ATTEMPTS} tries");
         deviations.push(Deviation::new(benchmark.section(), what));
     }
     deviations.sort_by_key(Deviation::place);

@@ -220,9 +220,9 @@ fn streams_that_were_never_offered_are_told() {
         told.into_iter().map(|told| told.what).filter(|what| what.contains("missing")).collect::<Vec<_>>()
     };
     assert_eq!(told(|p, nth| p.percent == Some(50) && nth < 2), Vec::<String>::new(), "twice is not in vain");
-    let never = |what| format!("{what} missing: the sender didn't offer their load in any of 3 tries");
-    assert_eq!(told(|p, _| p.percent == Some(50) && p.repetition == 2), [never("4 streams")]);
-    assert_eq!(told(|p, _| p.benchmark == Benchmark::Recovery), [never("2 overloads")]);
+    let never = |what| format!("missing {what}, for the sender didn't offer their load in any of 3 tries");
+    assert_eq!(told(|p, _| p.percent == Some(50) && p.repetition == 2), [never("streams: 4")]);
+    assert_eq!(told(|p, _| p.benchmark == Benchmark::Recovery), [never("overloads: 2")]);
 }
 
 /// A burst that the host stretched says nothing of the device, whether it passed or not.
