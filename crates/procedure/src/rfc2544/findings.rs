@@ -15,23 +15,39 @@ use usect_core::suite::{Benchmark, Deviation, Suite};
 pub(super) fn of<'a>(suite: &Suite, clients: &[ClientSpec], each: impl Iterator<Item = Known<'a>>) -> Findings {
     let mut found: Vec<ClientFindings> =
         clients.iter().map(|c| ClientFindings { client: c.name.clone(), sizes: Vec::new() }).collect();
-    let (mut streams, mut overloads) = (0, 0);
-    for known in each {
-        streams += known.in_vain(Benchmark::Latency);
-        overloads += known.in_vain(Benchmark::Recovery);
+    let each: Vec<Known> = each.collect();
+    for known in &each {
         let client = found.iter_mut().find(|findings| findings.client == known.client);
-        client.into_iter().for_each(|findings| findings.sizes.push(of_size(&known)));
+        client.into_iter().for_each(|findings| findings.sizes.push(of_size(known)));
     }
     let mut deviations = suite.deviations();
     deviations.extend(of_host(suite, clients, &found));
-    let in_vain = [(Benchmark::Latency, streams, "streams"), (Benchmark::Recovery, overloads, "overloads")];
-    for (benchmark, number, what) in in_vain.into_iter().filter(|(_, number, _)| *number > 0) {
-        let what =
-            format!("missing {what}: {number}, for the sender didn't offer their load in any of {ATTEMPTS} tries");
-        deviations.push(Deviation::new(benchmark.section(), what));
-    }
+    deviations.extend(missing(&each));
     deviations.sort_by_key(Deviation::place);
     Findings { clients: found, deviations }
+}
+
+/// What was asked for and isn't in the figures.
+fn missing(each: &[Known]) -> Vec<Deviation> {
+    let mut deviations = Vec::new();
+    for (benchmark, what) in [(Benchmark::Latency, "streams"), (Benchmark::Recovery, "overloads")] {
+        let number: usize = each.iter().map(|known| known.in_vain(benchmark)).sum();
+        if number > 0 {
+            let what =
+                format!("missing {what}: {number}, for the sender didn't offer their load in any of {ATTEMPTS} tries");
+            deviations.push(Deviation::new(benchmark.section(), what));
+        }
+    }
+    let picking = each.iter().filter(|known| known.sees_each).flat_map(|known| known.trials(Benchmark::Latency));
+    let streams: Vec<&TrialRecord> = picking.filter(|record| record.is_offered()).collect();
+    let is_lost = |record: &&&TrialRecord| record.measured.tagged.and_then(|tagged| tagged.first_ns).is_none();
+    let lost = streams.iter().filter(is_lost).count();
+    if lost > 0 {
+        let of = streams.len();
+        let what = format!("in {lost} of {of} streams the tagged frame was lost, and has no latency");
+        deviations.push(Deviation::new(Benchmark::Latency.section(), what));
+    }
+    deviations
 }
 
 /// Where the host, and not what was asked, is why a suite is not what the RFC says.
@@ -48,16 +64,8 @@ fn of_host(suite: &Suite, clients: &[ClientSpec], found: &[ClientFindings]) -> V
             deviations.push(Deviation::new(benchmark.section(), why));
         }
     }
-    let latencies = || found.iter().flat_map(|client| &client.sizes).flat_map(|size| &size.latency);
-    let count = |each: &Option<Repeated>| each.as_ref().map_or(0, |each| each.values.len());
-    let picking = || latencies().filter(|latency| latency.tagged_frames.is_some());
-    let streams: usize = picking().map(|latency| count(&latency.mean_ns)).sum();
-    let missing = streams.saturating_sub(picking().map(|latency| count(&latency.tagged_ns)).sum());
-    if missing > 0 {
-        let what = format!("in {missing} of {streams} streams the tagged frame was lost, and has no latency");
-        deviations.push(Deviation::new("26.2", what));
-    }
-    if let Some(least) = latencies().filter_map(|latency| latency.tagged_frames).min().filter(|least| *least < 500) {
+    let tagged = found.iter().flat_map(|client| &client.sizes).flat_map(|size| &size.latency);
+    if let Some(least) = tagged.filter_map(|latency| latency.tagged_frames).min().filter(|least| *least < 500) {
         let what = format!("{least} tagged frames of a stream instead of 500");
         deviations.push(Deviation { section: "RFC 8219 §7.2".into(), what });
     }

@@ -69,11 +69,11 @@ impl<'a> Known<'a> {
 
     /// Repetitions of a benchmark that the sender never offered, though each was tried as often as it is let.
     pub(super) fn in_vain(&self, benchmark: Benchmark) -> usize {
-        let mut offers: HashMap<_, Vec<bool>> = HashMap::new();
+        let mut tried: HashMap<_, Vec<&TrialRecord>> = HashMap::new();
         for record in self.trials(benchmark) {
-            offers.entry((record.trial.purpose, record.trial.case.loopback)).or_default().push(record.is_offered());
+            tried.entry((record.trial.purpose, record.trial.case.loopback)).or_default().push(record);
         }
-        offers.values().filter(|offered| offered.len() >= ATTEMPTS && !offered.contains(&true)).count()
+        tried.values().filter(|tried| is_in_vain(tried)).count()
     }
 
     /// The trials of a benchmark, in order.
@@ -124,8 +124,7 @@ impl<'a> Known<'a> {
             let alike = |other: &&&TrialRecord| load(other) == load(record);
             let tried: Vec<&TrialRecord> =
                 self.own.iter().copied().filter(|other| alike(&other) && searches(other)).collect();
-            let never = !tried.iter().any(|other| other.is_offered());
-            never && tried.len() >= ATTEMPTS
+            is_in_vain(&tried)
         });
         // The best of the tries: a stall of the host is none of its limits.
         let best = |record: &TrialRecord| {
@@ -225,6 +224,11 @@ impl<'a> Known<'a> {
         let own = self.repetition(Benchmark::BackToBack, repetition);
         own.filter(|record| record.trial.traffic.frames == frames && is_stretched(record)).count() >= ATTEMPTS
     }
+}
+
+/// Whether what was tried was never offered, as often as the sender is let.
+fn is_in_vain(tried: &[&TrialRecord]) -> bool {
+    tried.len() >= ATTEMPTS && !tried.iter().any(|record| record.is_offered())
 }
 
 /// Whether a trial is one of a benchmark that finds out what can be offered.
