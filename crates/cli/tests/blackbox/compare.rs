@@ -1,6 +1,6 @@
 //! `usect compare` over each kind of DUT, one way and round trip, with every client.
 
-use crate::world::{CLIENTS, World, names};
+use crate::world::{CLIENTS, FEW, FEW_RATE, FEW_SECONDS, World, names};
 use usect_core::run::{Record, Run};
 use usect_core::tracker::Counts;
 
@@ -98,15 +98,15 @@ fn through_a_forwarder_in_user_space() {
 fn through_a_forwarder_of_other_engines() {
     let Some(world) = World::new() else { return };
     for engine in ["packet", "dpdk"] {
-        // No more frames than the path's shortest queue holds.
-        let dut = format!("{{ kind = \"forwarder\", engine = \"{engine}\", faults = {{ drop_every = 50 }} }}");
-        let traffic = "{ frame_size = 64, rate = \"1 kpps\" }";
-        let (run, _) = world.compare(&world.scenario(&dut, traffic, &["dpdk", "kernel"]), &["--duration", "0.2"]);
+        let dut = format!("{{ kind = \"forwarder\", engine = \"{engine}\", faults = {{ drop_every = 60 }} }}");
+        let traffic = format!("{{ frame_size = 64, rate = \"{FEW_RATE}\" }}");
+        let (run, _) =
+            world.compare(&world.scenario(&dut, &traffic, &["dpdk", "kernel"]), &["--duration", FEW_SECONDS]);
         for trial in &run.trials {
             let (name, counts) = (&trial.trial.client.name, &trial.measured.counts);
             assert_adds_up(counts, name);
             assert!(trial.dut.contains(&("dropped".into(), 4)), "{engine}: {:?}", trial.dut);
-            assert_eq!((counts.sent, counts.lost), (200, 4), "{name} through {engine}");
+            assert_eq!((counts.sent, counts.lost), (FEW, 4), "{name} through {engine}");
         }
     }
     world.assert_clean();

@@ -1,7 +1,7 @@
 //! Stamps of others than the client, stages, templates, flows and directions.
 
 use crate::compare::assert_adds_up;
-use crate::world::World;
+use crate::world::{FEW, FEW_RATE, FEW_SECONDS, World};
 use usect_core::run::{ClientRecord, Run};
 use usect_core::stages::Point;
 
@@ -10,15 +10,11 @@ fn client(name: &str, keys: &str) -> String {
     format!("[[client]]\nname = \"{name}\"\nengine = \"{engine}\"\n{keys}\n")
 }
 
-/// In 0.3 s no more frames than the path's shortest queue holds, 256 of a veth, however long a host keeps threads away.
-const RATE: &str = "800 pps";
-const FRAMES: u64 = 240;
-
-/// A run of 0.3 s through the forwarder in the kernel, between taps.
+/// A short run through the forwarder in the kernel, between taps.
 fn compare(world: &World, traffic: &str, clients: &[String]) -> Run {
     let dut = "{ kind = \"xdp-forwarder\" }";
     let text = format!("title = \"stamps\"\ntraffic = {traffic}\ndut = {dut}\n{}", clients.concat());
-    world.compare(&world.file("stamps.toml", &text), &["--duration", "0.3"]).0
+    world.compare(&world.file("stamps.toml", &text), &["--duration", FEW_SECONDS]).0
 }
 
 /// The points between which a client's stages are.
@@ -33,7 +29,7 @@ fn every_frame_is_stamped_by_whom_a_client_names_and_taken_apart() {
     let Some(world) = World::new() else { return };
     let run = compare(
         &world,
-        &format!("{{ frame_size = 64, rate = \"{RATE}\" }}"),
+        &format!("{{ frame_size = 64, rate = \"{FEW_RATE}\" }}"),
         &[
             client("udp-app", ""),
             client("udp-socket", "stamp = \"socket\""),
@@ -57,7 +53,7 @@ fn every_frame_is_stamped_by_whom_a_client_names_and_taken_apart() {
         assert_adds_up(&measured.counts, name);
         // The kernel begins to stamp arrivals a moment after it is asked to.
         let received = measured.counts.received;
-        assert!(received > FRAMES / 2 && measured.counts.stamped + 20 >= received, "{name}: {:?}", measured.counts);
+        assert!(received > FEW / 2 && measured.counts.stamped + 20 >= received, "{name}: {:?}", measured.counts);
         assert_eq!(points(client), expected, "{name}");
         let stages = measured.stages.as_ref().unwrap();
         assert_eq!(stages.frames + stages.incomplete, received, "{name}");
@@ -144,14 +140,14 @@ fn frames_by_template_pass_and_are_known_again() {
         "network = \"none\", ethertype = 0x8906, bytes = \"00000000000000000000\", signature = { at = 16, width = 4 }",
         "signature = \"identification\"",
     ] {
-        let traffic = format!("{{ frame_size = 128, rate = \"{RATE}\", frame = {{ {frame} }} }}");
+        let traffic = format!("{{ frame_size = 128, rate = \"{FEW_RATE}\", frame = {{ {frame} }} }}");
         let run = compare(&world, &traffic, &[client("packet", ""), client("xdp", "")]);
         for client in &run.clients {
             let (counts, truth) = (&client.measured.counts, &client.truth.as_ref().unwrap().counts);
             assert_adds_up(counts, frame);
-            assert_eq!((counts.sent, counts.corrupted, counts.foreign), (FRAMES, 0, 0), "{frame}: {counts:?}");
-            assert!(counts.received > FRAMES / 2 && counts.stamped == counts.received, "{frame}: {counts:?}");
-            assert_eq!((truth.sent, &client.doubt), (FRAMES, &None), "{frame}");
+            assert_eq!((counts.sent, counts.corrupted, counts.foreign), (FEW, 0, 0), "{frame}: {counts:?}");
+            assert!(counts.received > FEW / 2 && counts.stamped == counts.received, "{frame}: {counts:?}");
+            assert_eq!((truth.sent, &client.doubt), (FEW, &None), "{frame}");
             assert!(truth.stamped >= counts.received, "{frame}: {truth:?}");
         }
     }
@@ -163,13 +159,13 @@ fn frames_by_template_pass_and_are_known_again() {
 fn tagged_frames_pass_a_bridge() {
     let Some(world) = World::new() else { return };
     for vlans in ["[100]", "[100, 200]"] {
-        let traffic = format!("{{ frame_size = 128, rate = \"{RATE}\", frame = {{ vlans = {vlans} }} }}");
+        let traffic = format!("{{ frame_size = 128, rate = \"{FEW_RATE}\", frame = {{ vlans = {vlans} }} }}");
         let scenario = world.scenario("{ kind = \"bridge\" }", &traffic, &["packet", "xdp"]);
-        let (run, _) = world.compare(&scenario, &["--duration", "0.3"]);
+        let (run, _) = world.compare(&scenario, &["--duration", FEW_SECONDS]);
         for client in &run.clients {
             let counts = &client.measured.counts;
-            assert!(counts.received > FRAMES / 2 && counts.foreign == 0, "{vlans}, {}: {counts:?}", client.client);
-            assert_eq!(client.truth.as_ref().unwrap().counts.sent, FRAMES, "{vlans}");
+            assert!(counts.received > FEW / 2 && counts.foreign == 0, "{vlans}, {}: {counts:?}", client.client);
+            assert_eq!(client.truth.as_ref().unwrap().counts.sent, FEW, "{vlans}");
         }
     }
     world.assert_clean();
@@ -178,20 +174,20 @@ fn tagged_frames_pass_a_bridge() {
 #[test]
 fn flows_and_directions_are_counted_apart() {
     let Some(world) = World::new() else { return };
-    let traffic = format!("{{ frame_size = 64, rate = \"{RATE}\", flows = 4, both = true }}");
+    let traffic = format!("{{ frame_size = 64, rate = \"{FEW_RATE}\", flows = 4, both = true }}");
     let run = compare(&world, &traffic, &[client("packet", ""), client("xdp", "")]);
     for client in &run.clients {
         let measured = &client.measured;
         let parts: Vec<&str> = measured.streams.iter().map(|part| part.name.as_str()).collect();
         assert_eq!(parts[..7], ["flow 1", "flow 2", "flow 3", "flow 4", "there", "back", "back flow 1"]);
-        assert_eq!((measured.counts.sent, measured.counts.foreign), (FRAMES, 0));
-        assert!(measured.counts.received > FRAMES / 2, "{:?}", measured.counts);
-        assert_eq!(client.truth.as_ref().unwrap().counts.sent, FRAMES);
+        assert_eq!((measured.counts.sent, measured.counts.foreign), (FEW, 0));
+        assert!(measured.counts.received > FEW / 2, "{:?}", measured.counts);
+        assert_eq!(client.truth.as_ref().unwrap().counts.sent, FEW);
         let sum = |part: std::ops::Range<usize>| measured.streams[part].iter().map(|s| s.counts.received).sum::<u64>();
         assert_eq!((sum(0..4), sum(4..5)), (measured.counts.received, measured.counts.received));
         let back = &measured.streams[5];
         assert_adds_up(&back.counts, "back");
-        assert!(back.counts.received > FRAMES / 2 && back.latency.samples == back.counts.stamped, "{back:?}");
+        assert!(back.counts.received > FEW / 2 && back.latency.samples == back.counts.stamped, "{back:?}");
     }
     world.assert_clean();
 }
@@ -202,16 +198,16 @@ fn several_pairs_of_ports_are_one_client() {
     ["p", "q"].iter().for_each(|lab| drop(world.succeeds(&["lab", "up", lab])));
     let keys = "tx = \"packet:t0@p-tx\"\nrx = \"packet:r0@p-rx\"\n[[client.pair]]\ntx = \"packet:t0@q-tx\"\nrx = \"packet:r0@q-rx\"\ncore = 0";
     let text = format!(
-        "title = \"pairs\"\ntraffic = {{ frame_size = 64, rate = \"{RATE}\" }}\ndut = {{ kind = \"external\" }}\n\
+        "title = \"pairs\"\ntraffic = {{ frame_size = 64, rate = \"{FEW_RATE}\" }}\ndut = {{ kind = \"external\" }}\n\
          cores = {{ sender = 1, receiver = 1 }}\n{}",
         client("packet", keys)
     );
-    let (run, _) = world.compare(&world.file("pairs.toml", &text), &["--duration", "0.3"]);
+    let (run, _) = world.compare(&world.file("pairs.toml", &text), &["--duration", FEW_SECONDS]);
     let measured = &run.clients[0].measured;
-    assert_eq!(measured.counts.sent, 2 * FRAMES);
+    assert_eq!(measured.counts.sent, 2 * FEW);
     let parts: Vec<(&str, u64)> = measured.streams.iter().map(|p| (p.name.as_str(), p.counts.sent)).collect();
-    assert_eq!(parts, [("pair 1", FRAMES), ("pair 2", FRAMES)]);
-    assert!(measured.streams.iter().all(|part| part.counts.received > FRAMES / 2), "{:?}", measured.streams);
+    assert_eq!(parts, [("pair 1", FEW), ("pair 2", FEW)]);
+    assert!(measured.streams.iter().all(|part| part.counts.received > FEW / 2), "{:?}", measured.streams);
     assert_eq!(measured.pace.unwrap().requested, 1_600.0);
     ["p", "q"].iter().for_each(|lab| drop(world.succeeds(&["lab", "down", lab])));
     world.assert_clean();

@@ -26,6 +26,13 @@ const PROGRAMS: &[&str] = &["arrivals", "generate", "receive", "reflect", "tap",
 /// Every client there is, in the order in which scenarios here name them.
 pub(crate) const CLIENTS: &[&str] = &["udp-polling", "udp-blocking", "packet", "xdp", "dpdk", "kernel"];
 
+/// Frames that the path's shortest queue, 256 of a veth, holds all at once: however long a host that others use keeps threads
+/// away, it loses none of them.
+pub(crate) const FEW: u64 = 240;
+/// Their rate, and the seconds that they take at it.
+pub(crate) const FEW_RATE: &str = "800 pps";
+pub(crate) const FEW_SECONDS: &str = "0.3";
+
 /// A host of a test's own. The thread that makes it gets its own mounts, with an empty `/run/netns`, and
 /// its own network, and so do the processes that it starts: what other processes of this machine do in
 /// namespaces of the same names is not seen and not disturbed, and nothing survives the thread.
