@@ -30,8 +30,8 @@ use usect_rig::{Progress, Rig, RigError, Standing};
 
 /// How long to wait before a path that failed is tried again.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Seconds that make a step.
-const SHORTEST_STEP_S: f64 = 0.5;
+/// Share of its length that makes a step.
+const SHORTEST_STEP: f64 = 0.5;
 const BLINK: Duration = Duration::from_millis(100);
 
 /// `usect monitor`.
@@ -198,7 +198,7 @@ impl Monitor {
     /// Keeps the path open for as long as its latency is measured; returns what comes then.
     fn latency(&mut self, rig: Option<Rig>, first: SignedDuration) -> Result<Option<Duty>, Trouble> {
         let rig = rig.map_or_else(|| Rig::new(&self.asked.latency, self.stop.clone()), Ok)?;
-        let mut standing = rig.open(&self.asked.trial())?;
+        let mut standing = rig.open(&self.asked.trial())?.in_steps(self.asked.step);
         let mut lasts = first;
         loop {
             let traffic = self.asked.traffic(lasts);
@@ -245,7 +245,7 @@ impl Monitor {
         }
     }
 
-    /// Looks at what a running interval shows, once a second.
+    /// Looks at what a running interval shows, once a step.
     fn step(&mut self, progress: &Progress, warmup: u64, shown: &mut Shown) -> Result<()> {
         shown.lasted_s = progress.elapsed_s;
         let Some(closed) = progress.closed else { return Ok(()) };
@@ -254,7 +254,7 @@ impl Monitor {
         let all_sent = progress.sent.saturating_sub(warmup);
         let (sent, received) = shown.add(all_sent, progress.received, &fresh, closed.point());
         // What is left at the end of an interval says too little to be a step.
-        if closed.to_s - closed.from_s < SHORTEST_STEP_S {
+        if closed.to_s - closed.from_s < SHORTEST_STEP * self.asked.step.as_secs_f64() {
             return Ok(());
         }
         let median_ns = closed.point().p50_ns.map(|ns| ns as f64);

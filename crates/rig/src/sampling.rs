@@ -10,8 +10,8 @@ use usect_port::client::{Control, Probe};
 
 /// How often the user hears of progress.
 const TICK: Duration = Duration::from_millis(250);
-/// Shortest interval of a time series; a series has at most [`POINTS`] intervals.
-const SHORTEST: Duration = Duration::from_secs(1);
+/// How long an interval of a time series is, unless it is told otherwise; a series has at most [`POINTS`] intervals.
+pub(crate) const STEP: Duration = Duration::from_secs(1);
 const POINTS: u32 = 600;
 
 /// How far a trial is.
@@ -34,13 +34,13 @@ pub struct Progress<'a> {
 /// What it does beside the measurement it does seldom and briefly: a reading takes some 50 µs.
 pub(crate) fn watch(
     done: &AtomicBool,
-    traffic: &Traffic,
+    (traffic, step): (&Traffic, Duration),
     probes: (&Arc<dyn Probe>, Option<&Arc<dyn Probe>>),
     (control, cards): (&Control, Option<&Cards>),
     progress: &mut dyn FnMut(&Progress),
 ) -> (Vec<Point>, Vec<Point>) {
     let expected = Duration::from_nanos(traffic.rate.offset_ns(traffic.warmup_frames + traffic.frames));
-    let interval = SHORTEST.max(expected / POINTS);
+    let interval = step.max(expected / POINTS);
     let (mut client, mut truth) = (Sampler::default(), Sampler::default());
     let begun = Instant::now();
     let mut next = interval;
@@ -70,6 +70,6 @@ pub(crate) fn watch(
         if over {
             return (client.finish(), truth.finish());
         }
-        std::thread::park_timeout(TICK);
+        std::thread::park_timeout(TICK.min(interval / 4));
     }
 }

@@ -9,6 +9,7 @@ use crate::{Rig, RigError};
 use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 use usect_core::frame::Endpoint;
 use usect_core::measurement::{Measurement, Pace};
 use usect_core::port_name::Engine;
@@ -117,6 +118,8 @@ pub struct Standing<'a> {
     opened: Opened,
     dut: Option<Box<dyn Dut>>,
     tap: Option<Tap>,
+    /// How long an interval of its series is.
+    step: Duration,
     /// Cards that were told to stamp, until this is dropped.
     _cards: Option<StampingCards>,
 }
@@ -143,7 +146,21 @@ impl<'a> Standing<'a> {
             opened.client = cards.probe(opened.client, &ends)?;
         }
         opened.cards = clocks.or(opened.cards);
-        Ok(Standing { rig, client: trial.client.name.clone(), ends, opened, dut, tap, _cards: cards })
+        Ok(Standing {
+            rig,
+            client: trial.client.name.clone(),
+            ends,
+            opened,
+            dut,
+            tap,
+            step: sampling::STEP,
+            _cards: cards,
+        })
+    }
+
+    /// The same, with a series of steps of this length.
+    pub fn in_steps(self, step: Duration) -> Standing<'a> {
+        Standing { step, ..self }
     }
 
     /// Runs the client once more over the open path, with frames like those that it was opened for. What the DUT and its
@@ -165,7 +182,7 @@ impl<'a> Standing<'a> {
 
     /// Runs the client inside the sender's namespace, and watches it from here.
     fn measure(&mut self, traffic: &Traffic, progress: &mut dyn FnMut(&Progress)) -> Result<Measured, RigError> {
-        let Standing { rig, ends, opened, tap, .. } = self;
+        let Standing { rig, ends, opened, tap, step, .. } = self;
         let Opened { client, cards, .. } = opened;
         let (probe, truth) = (client.probe(), tap.as_ref().map(Tap::probe));
         rig.cut.store(false, Relaxed);
@@ -179,7 +196,7 @@ impl<'a> Standing<'a> {
             };
             let running = scope.spawn(work);
             let (probes, clocks) = ((&probe, truth.as_ref()), (&control, cards.as_deref()));
-            let series = sampling::watch(&done, traffic, probes, clocks, &mut |now| {
+            let series = sampling::watch(&done, (traffic, *step), probes, clocks, &mut |now| {
                 // A client that fails ends its trial by the same flag, and the user's stays as it is.
                 if rig.stop.load(Relaxed) {
                     rig.cut.store(true, Relaxed);

@@ -26,7 +26,7 @@ pub(crate) struct Monitor {
     /// Frame size in bytes, FCS included [default: the scenario's, or 64].
     #[arg(long, value_name = "BYTES", value_parser = frame_size)]
     pub(crate) size: Option<FrameSize>,
-    /// Frames per second, at least 10.
+    /// Frames per second, at least ten in each step.
     #[arg(long, value_name = "RATE", default_value = "100")]
     pub(crate) rate: RateSpec,
     /// Measure there and back instead of one way.
@@ -38,16 +38,20 @@ pub(crate) struct Monitor {
     /// Whose stamps the latency is between, as for `usect measure`.
     #[arg(long, value_enum, default_value = "app", conflicts_with = "scenario")]
     pub(crate) stamp: StampArg,
-    /// How often a line is logged: 2s to 10min.
+    /// How often a line is logged: 2 to 600 steps.
     #[arg(long, value_name = "TIME", value_parser = nanoseconds, default_value = "60s")]
     pub(crate) interval: u64,
+    /// How often a median is taken: 100ms to 10s. Five to twenty of them tell a shift, three silence, and each takes
+    /// ten frames.
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds, default_value = "1s")]
+    pub(crate) step: u64,
     /// Folder of the log: a file a day (UTC), a line of JSON per entry (docs/monitor.md).
     #[arg(long, value_name = "FOLDER", default_value = "monitor")]
     pub(crate) log: PathBuf,
     /// Serve http://ADDRESS/metrics to Prometheus.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Raise an alarm also when the medians of five seconds in a row are above this.
+    /// Raise an alarm also when the medians of five steps in a row are above this.
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     pub(crate) above: Option<u64>,
     /// Write operations that a storage array has in flight over this path: says how many a second it can't exceed,

@@ -4,6 +4,7 @@ use crate::args::{Monitor as Args, Shape};
 use crate::{asked, trains};
 use anyhow::{Result, bail};
 use jiff::SignedDuration;
+use std::time::Duration;
 use usect_core::calibration::Key;
 use usect_core::frame::FrameSize;
 use usect_core::pattern::Pattern;
@@ -14,10 +15,12 @@ use usect_procedure::monitor::Calendar;
 
 /// Frames before those that are measured in each interval: the first ones find everything cold.
 const WARMUP: u64 = 10;
-/// Fewer make no median of a second.
-const SLOWEST: f64 = 10.0;
-/// Lengths of an interval, in nanoseconds. In a longer one, steps would be longer than a second.
-const INTERVALS: std::ops::RangeInclusive<u64> = 2_000_000_000..=600_000_000_000;
+/// Fewer frames make no median of a step.
+const FEWEST: f64 = 10.0;
+/// Lengths of a step, in nanoseconds: what watches the trial wakes several times in each.
+const STEPS: std::ops::RangeInclusive<u64> = 100_000_000..=10_000_000_000;
+/// Lengths of an interval, in steps. In a longer one, steps would be longer than they are asked to be.
+const INTERVALS: std::ops::RangeInclusive<f64> = 2.0..=600.0;
 
 /// What is monitored.
 pub(super) struct Asked {
@@ -25,6 +28,8 @@ pub(super) struct Asked {
     pub(super) latency: Scenario,
     /// How often a line is logged.
     pub(super) interval: SignedDuration,
+    /// How often a median is taken.
+    pub(super) step: Duration,
     /// Convoys, where the user wants them, and when they leave.
     pub(super) convoys: Option<(Convoys, Calendar)>,
     /// How long all of it lasts.
@@ -54,7 +59,13 @@ pub(super) fn asked(args: &Args) -> Result<Asked> {
         bail!("--convoys {calendar} names no time that is still to come");
     }
     let time = |ns: u64| SignedDuration::from_nanos(ns.min(i64::MAX as u64) as i64);
-    Ok(Asked { latency, interval: time(args.interval), convoys: convoys.transpose()?, lasts: args.lasts.map(time) })
+    Ok(Asked {
+        latency,
+        interval: time(args.interval),
+        step: Duration::from_nanos(args.step),
+        convoys: convoys.transpose()?,
+        lasts: args.lasts.map(time),
+    })
 }
 
 fn latency(args: &Args) -> Result<Scenario> {
@@ -67,13 +78,16 @@ fn latency(args: &Args) -> Result<Scenario> {
     }
     scenario.traffic.frame_size = args.size.unwrap_or(scenario.traffic.frame_size);
     scenario.traffic.rate = Some(args.rate);
-    if !INTERVALS.contains(&args.interval) {
-        bail!("--interval runs from 2s to 10min");
+    if !STEPS.contains(&args.step) {
+        bail!("--step runs from 100ms to 10s");
+    }
+    if !INTERVALS.contains(&(args.interval as f64 / args.step as f64)) {
+        bail!("--interval is 2 to 600 times --step: with one of 1s, 2s to 10min");
     }
     let duration_s = args.interval as f64 / 1e9;
     scenario.protocol = Protocol { warmup_s: 0.0, duration_s, runs: 1 };
     scenario.check().map_err(|(_, message)| anyhow::anyhow!(message))?;
-    check(&scenario)?;
+    check(&scenario, args.step)?;
     Ok(scenario)
 }
 
@@ -88,8 +102,8 @@ fn convoys(args: &Args, latency: &Scenario) -> Result<Convoys> {
     Ok(Convoys { scenario, warmup_frames, frames })
 }
 
-/// Refuses what can't be measured all the time.
-fn check(scenario: &Scenario) -> Result<()> {
+/// Refuses what can't be measured all the time, in steps of so many nanoseconds.
+fn check(scenario: &Scenario, step: u64) -> Result<()> {
     let names: Vec<&str> = scenario.clients.iter().map(|client| client.name.as_str()).collect();
     if names.len() > 1 {
         bail!("a monitor has one client: choose it with --client ({})", names.join(", "));
@@ -107,8 +121,9 @@ fn check(scenario: &Scenario) -> Result<()> {
         bail!("a monitor's frames leave one by one, and convoys are sent with --convoys: leave traffic.pattern out");
     }
     let rate = scenario.traffic.mean_rate().map_or(0.0, |rate| rate.frames_per_second());
-    if rate < SLOWEST {
-        bail!("--rate {rate} is too low to tell a shift within seconds: use {SLOWEST} frames a second, or more");
+    let slowest = FEWEST * 1e9 / step as f64;
+    if rate < slowest {
+        bail!("--rate {rate} is too low for a median of every step: use {slowest} frames a second, or more");
     }
     Ok(())
 }
