@@ -32,6 +32,9 @@ pub(crate) const INTERRUPTED: u8 = 130;
 const FEW_TRIALS: usize = 20;
 /// What a run says of itself while it is measured, and for ever if it is killed.
 const UNFINISHED: &str = "not finished: it is still running, or was killed";
+/// How long the platform is watched, at least and at most.
+const PLATFORM_LEAST: Duration = Duration::from_millis(50);
+const PLATFORM_MOST: Duration = Duration::from_millis(500);
 /// How long the others may be lost when usect is killed.
 const SAVE_AGAIN: Duration = Duration::from_secs(10);
 
@@ -374,6 +377,13 @@ pub(crate) fn go_on(header: &mut Header, here: &Environment) -> Result<()> {
     Ok(())
 }
 
+/// How long each core is watched before any traffic: a tenth of what is measured then.
+fn platform(protocol: &Protocol, scenario: &Scenario) -> Duration {
+    let trials = protocol.runs as usize * scenario.clients.len() * scenario.vary.cases().len();
+    let measured = Duration::from_secs_f64(protocol.duration_s).saturating_mul(trials as u32);
+    (measured / 10).clamp(PLATFORM_LEAST, PLATFORM_MOST)
+}
+
 /// The head of a run that begins: named, of a protocol and a scenario, on the host that a rig is on.
 pub(crate) fn head(
     procedure: &str,
@@ -395,7 +405,7 @@ pub(crate) fn head(
         scenario: scenario.clone(),
         environment: rig.environment(),
         within_ns: None,
-        platform: rig.platform(),
+        platform: rig.platform(platform(&protocol, scenario)),
         calibrations: Vec::new(),
         notes: Vec::new(),
         profiles: Vec::new(),

@@ -35,8 +35,6 @@ use usect_core::trial::{Trial, TrialResult};
 use usect_lab::audit;
 use usect_lab::steering::Steering;
 
-/// How long each core is watched before any traffic, in nanoseconds.
-const PLATFORM: Duration = Duration::from_millis(500);
 /// How soon a pause ends when the user doesn't want to wait.
 const BLINK: Duration = Duration::from_millis(50);
 
@@ -209,9 +207,9 @@ impl Rig {
         facts
     }
 
-    /// What each core does to a spinning thread while there is no traffic.
-    pub fn platform(&self) -> Vec<CoreStalls> {
-        host::platform(&self.clock, &self.cores, PLATFORM)
+    /// What each core does to a spinning thread while there is no traffic, for so long.
+    pub fn platform(&self, lasts: Duration) -> Vec<CoreStalls> {
+        host::platform(&self.clock, &self.cores, lasts)
     }
 
     /// Waits, unless the user stops the trial.
