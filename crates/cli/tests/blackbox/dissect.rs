@@ -102,7 +102,7 @@ fn a_memcached_that_stops_in_the_middle_leaves_every_request_accounted_for() {
     if !has_memcached() {
         return;
     }
-    let mut run = world.start(&["dissect", "--only", "6b", "--lasts", "8s"]);
+    let mut run = world.start(&["dissect", "--only", "6b", "--lasts", "3s"]);
     let mut server = None;
     run.until("memcached runs", || {
         server = memcached();

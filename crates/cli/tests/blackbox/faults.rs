@@ -4,6 +4,7 @@
 use crate::compare::assert_adds_up;
 use crate::world::{CLIENTS, FEW, FEW_RATE, FEW_SECONDS, World};
 use usect_core::run::TrialRecord;
+use usect_testing::cases;
 
 /// Trials of every client through a forwarder with faults.
 fn through(world: &World, faults: &str, size: u16) -> Vec<TrialRecord> {
@@ -48,7 +49,7 @@ fn losses_copies_and_swaps_are_counted_exactly() {
 fn damage_is_seen_by_those_who_look() {
     let Some(world) = World::new() else { return };
     // Above 64 bytes the damage is behind the signature, in the fill.
-    for size in [64, 256] {
+    for &size in cases(&[64, 256]) {
         for trial in through(&world, "corrupt_every = 30", size) {
             let (name, c) = (trial.trial.client.name.as_str(), trial.measured.counts);
             assert_eq!(said(&trial, "corrupted"), 8, "{name}");

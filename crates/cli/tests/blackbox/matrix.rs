@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use std::fs;
 use usect_core::matrix::{Became, Measured, Seen};
 use usect_core::run::Run;
-use usect_testing::skip;
+use usect_testing::{cases, skip};
 
 /// A short one that varies what is said.
 fn matrix(world: &World, vary: &str, runs: u32) -> String {
@@ -52,13 +52,26 @@ fn why<'a>(measured: &'a Measured, label: &str) -> &'a Became {
 #[test]
 fn latency_load_and_cost_are_measured_together() {
     let Some(world) = world() else { return };
-    let vary = "offloads = [\"tso on gso on gro on\", \"tso off gso off gro off\"]\nqueue = [\"pfifo limit 500\"]\npath = [\"direct\", \"bridge\"]\n\
-        load = [\"none\", \"tcp 2\", \"udp 20M\"]";
-    let file = matrix(&world, vary, 1);
-    world.succeeds(&["matrix", &file, "--quick"]);
-    let (run, folder) = world.newest_run();
-    let measured = measured(&run);
-    assert_eq!(measured.trials.len(), 2 * 2 * 3);
+    for &(paths, cells) in cases(&[("\"bridge\"", 6), ("\"direct\", \"bridge\"", 12)]) {
+        let vary = format!(
+            "offloads = [\"tso on gso on gro on\", \"tso off gso off gro off\"]\nqueue = [\"pfifo limit 500\"]\npath = [{paths}]\n\
+             load = [\"none\", \"tcp 2\", \"udp 20M\"]"
+        );
+        world.succeeds(&["matrix", &matrix(&world, &vary, 1), "--quick"]);
+        let (run, folder) = world.newest_run();
+        assert_eq!(measured(&run).trials.len(), cells);
+        assert_measured_together(measured(&run));
+        let page = fs::read_to_string(folder.join("report.html")).unwrap();
+        // The figure is of what a switch adds.
+        assert!(
+            page.contains("What moves what") && page.contains("Figure 12 of paper 004") == paths.contains("direct")
+        );
+    }
+    world.assert_clean();
+}
+
+/// What holds of every cell with or without a load, and with or without what puts segments together.
+fn assert_measured_together(measured: &Measured) {
     for tried in &measured.trials {
         let label = measured.matrix.label(&tried.turn.cell);
         let Became::Seen(seen) = &tried.became else { panic!("{label}: {tried:?}") };
@@ -90,9 +103,6 @@ fn latency_load_and_cost_are_measured_together() {
             assert!(arrived.segments > arrived.packets, "{label}: {arrived:?}");
         }
     }
-    let page = fs::read_to_string(folder.join("report.html")).unwrap();
-    assert!(page.contains("What moves what") && page.contains("Figure 12 of paper 004"));
-    world.assert_clean();
 }
 
 #[test]

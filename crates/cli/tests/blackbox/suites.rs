@@ -7,6 +7,7 @@ use std::path::Path;
 use usect_core::findings::{Findings, SizeFindings};
 use usect_core::run::{Run, TrialRecord};
 use usect_core::suite::{Benchmark, Deviation};
+use usect_testing::cases;
 
 /// Every frame size takes its own load, so what a scenario says here counts for nothing.
 const TRAFFIC: &str = "{ frame_size = 64, rate = 1 }";
@@ -64,12 +65,12 @@ fn assert_found(run: &Run, size: &SizeFindings, rate: f64, queue: f64) {
 #[test]
 fn the_throughput_and_the_buffer_of_a_token_bucket_are_found() {
     let Some(world) = World::new() else { return };
-    for (rate, queue) in [(10_000, 1_000), (20_000, 2_000)] {
+    for &(rate, queue, listed, width) in cases(&[(20_000, 2_000, "64", "0.04"), (10_000, 1_000, "64,128", "0.02")]) {
         let scenario = bucket(&world, rate, queue);
-        let args = ["--quick", "--line-rate", LINE, "--sizes", "64,128", "--search", "verified"];
+        let args = ["--quick", "--line-rate", LINE, "--sizes", listed, "--width", width, "--search", "verified"];
         world.succeeds(&[&["rfc2544", &scenario, "--benchmark", "throughput,back-to-back"], &args[..]].concat());
         let (run, folder) = world.newest_run();
-        assert_eq!(sizes(&run).len(), 2);
+        assert_eq!(sizes(&run).len(), listed.split(',').count());
         for size in sizes(&run) {
             let is_line = size.offered_fps.map(f64::floor) == Some(size.line_fps.floor());
             assert!(is_line || is_held_up(&run), "the line is offered: {:?}", size.offered_fps);
@@ -110,7 +111,7 @@ fn the_throughput_and_the_buffer_of_linux_tbf_are_found() {
     // 60 bytes each: 20,000 frames a second; 50 tokens and 2,000 places.
     tbf("rate 9600kbit burst 3000 limit 120000");
     let ports = ["--tx", "packet:t0@f-tx", "--rx", "packet:r0@f-rx"];
-    let args = ["--quick", "--line-rate", LINE, "--sizes", "64", "--search", "verified"];
+    let args = ["--quick", "--line-rate", LINE, "--sizes", "64", "--width", "0.04", "--search", "verified"];
     world.succeeds(&[&["rfc2544", "--benchmark", "throughput,back-to-back"], &ports[..], &args].concat());
     let (run, _) = world.newest_run();
     assert_found(&run, &sizes(&run)[0], 20_000.0, 2_050.0);
@@ -119,11 +120,23 @@ fn the_throughput_and_the_buffer_of_linux_tbf_are_found() {
 #[test]
 fn the_whole_suite_is_measured_through_a_forwarder() {
     let Some(world) = World::new() else { return };
+    let short = ["--trial", "0.4s", "--stream", "0.4s", "--overload", "0.5s", "--reset-within", "5s"];
+    for &(loads, times, extents) in cases(&[(&[50, 100][..], 1, &short[..]), (&[10, 50, 90, 100], 2, &[])]) {
+        whole_suite(&world, loads, times, extents);
+    }
+    world.assert_clean();
+}
+
+fn whole_suite(world: &World, loads: &[u32], times: usize, extents: &[&str]) {
     let scenario = world.scenario("{ kind = \"bridge\" }", TRAFFIC, &["xdp"]);
     // Slow enough for a busy host to offer the line.
     let reset = "ip -n usect-dut link set d1 down; sleep 1; ip -n usect-dut link set d1 up";
-    let args = ["--quick", "--line-rate", "10 Mbit/s", "--sizes", "64,1518", "--loopback", "--runs", "2", "--yes"];
-    world.succeeds(&[&["rfc2544", &scenario, "--reset", reset, "--search", "verified"], &args[..]].concat());
+    let listed = loads.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let args = ["--quick", "--line-rate", "10 Mbit/s", "--sizes", "64,1518", "--loopback", "--yes"];
+    let often = ["--loads", &listed, "--runs", &times.to_string()];
+    world.succeeds(
+        &[&["rfc2544", &scenario, "--reset", reset, "--search", "verified"], &args[..], &often, extents].concat(),
+    );
     let (run, folder) = world.newest_run();
     let all: Vec<Benchmark> = run.header.rfc2544.as_ref().unwrap().suite.benchmarks.clone();
     assert_eq!(all, Benchmark::ALL);
@@ -132,19 +145,25 @@ fn the_whole_suite_is_measured_through_a_forwarder() {
     for size in [small, large] {
         assert_eq!(size.verdict, None);
         assert!(size.throughput[0].fps.is_some() && size.loss.len() >= 2, "{size:?}");
-        let loads: Vec<(u32, bool)> = size.latency.iter().map(|found| (found.percent, found.loopback)).collect();
-        assert_eq!(loads, [false, true].map(|loopback| [10, 50, 90, 100].map(|load| (load, loopback))).concat());
+        let measured: Vec<(u32, bool)> = size.latency.iter().map(|found| (found.percent, found.loopback)).collect();
+        let asked = |loopback: bool| loads.iter().map(|load| (*load, loopback)).collect::<Vec<_>>();
+        assert_eq!(measured, [asked(false), asked(true)].concat());
         for found in &size.latency {
             assert!(found.stamped > 0 && found.stamped + found.lost + found.own_lost == found.sent, "{found:?}");
             tagged += found.tagged_ns.as_ref().map_or(0, |tagged| tagged.values.len());
         }
         assert!(size.back_to_back.is_some() && size.recovery.is_some());
     }
-    // Two sizes, two kinds of path, four loads, two streams. A host that is away loses some, and that is told.
+    // Two sizes, two kinds of path, every load, every stream. A host that is away loses some, and that is told.
     let told = |deviation: &Deviation| {
         ["tagged frame was lost", "missing streams"].iter().any(|part| deviation.what.contains(part))
     };
-    assert_eq!(tagged < 32, findings(&run).deviations.iter().any(told), "{tagged} tagged: {:?}", findings(&run));
+    assert_eq!(
+        tagged < 2 * 2 * loads.len() * times,
+        findings(&run).deviations.iter().any(told),
+        "{tagged} tagged: {:?}",
+        findings(&run)
+    );
     let reset = small.reset.as_ref().unwrap();
     assert!(reset.seconds.as_ref().unwrap().values.iter().all(|seconds| *seconds >= 1.0), "{reset:?}");
     assert!(large.reset.is_none(), "for the smallest frames only");
@@ -154,13 +173,13 @@ fn the_whole_suite_is_measured_through_a_forwarder() {
     }
     let shown = world.succeeds(&["report", folder.to_str().unwrap()]).stdout;
     assert!(shown.contains("Back-to-back frames (RFC 2544 §26.4, RFC 9004)") && shown.contains("not as the RFC says"));
-    world.assert_clean();
 }
 
 /// Ends a suite when it has some trials, and returns its folder.
 fn interrupted(world: &World, signal: Signal) -> std::path::PathBuf {
     let scenario = bucket(world, 20_000, 500);
     let args = ["--quick", "--line-rate", LINE, "--sizes", "64", "--benchmark", "throughput,latency,loss"];
+    let args = [&args[..], &["--trial", "0.2s", "--stream", "0.4s", "--runs", "1"]].concat();
     let others = world.runs().len();
     let mut run = world.start(&[&["rfc2544", &scenario], &args[..]].concat());
     let trials = |folder: &Path| fs::read(folder.join("run.json")).map_or(0, |_| read_run(folder).trials.len());

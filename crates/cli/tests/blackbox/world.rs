@@ -42,6 +42,7 @@ pub(crate) const FEW_SECONDS: &str = "0.3";
 pub(crate) struct World {
     directory: TempDir,
     programs: Vec<u32>,
+    begun: Instant,
     _turn: File,
 }
 
@@ -69,7 +70,12 @@ impl World {
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
         fs::create_dir_all("/run/netns").unwrap();
         mount_tmpfs(Path::new("/run/netns"), "1m");
-        Some(World { directory: tempfile::tempdir().unwrap(), programs: programs(), _turn: turn })
+        Some(World {
+            directory: tempfile::tempdir().unwrap(),
+            programs: programs(),
+            begun: Instant::now(),
+            _turn: turn,
+        })
     }
 
     /// A path in the test's own folder, in which the binary runs and stores.
@@ -173,6 +179,12 @@ impl World {
     fn assert_no_programs(&self) {
         let gone = || programs().iter().all(|id| self.programs.contains(id)).then_some(());
         until("our eBPF programs are unloaded", gone);
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        usect_testing::took(self.begun.elapsed());
     }
 }
 
