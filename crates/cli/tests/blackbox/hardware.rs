@@ -223,7 +223,7 @@ fn dpdk_drives_cards_in_hugepages() {
 #[ignore = "in the guest of `make test-hw`"]
 fn dpdk_probes_cards_by_timesync() {
     let world = World::new().expect("the guest has root");
-    let [tx, rx] = ["eth0", "eth1"].map(|name| format!("dpdk:{}", bound_to_vfio(name)));
+    let [tx, rx] = ["eth2", "eth3"].map(|name| format!("dpdk:{}", bound_to_vfio(name)));
     let args = ["measure", "--tx", &tx, "--rx", &rx, "--stamp", "nic", "--rate", "200", "--warmup", "0"];
     let args = [&args[..], &["--duration", "3", "--runs", "1", "--json"]].concat();
     // Debian's driver is built without what stamps departures.
@@ -244,7 +244,7 @@ fn dpdk_probes_cards_by_timesync() {
 #[test]
 #[ignore = "in the guest of `make test-hw`"]
 fn a_card_that_promises_stamps_and_takes_none_fails_the_run() {
-    let cards = Cards::emulated(["eth0", "eth1"]);
+    let cards = Cards::emulated(["eth2", "eth3"]);
     let (tx, rx) = ports("udp");
     let args =
         ["measure", "--tx", &tx, "--rx", &rx, "--stamp", "nic", "--rate", "200", "--duration", "2", "--runs", "1"];
