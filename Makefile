@@ -1,7 +1,7 @@
 # One set of commands for people and for CI. `make demo` and `make test` are all a newcomer needs.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-test deps-bench deps-hw build static demo test test-hw cold lint fmt bench clean
+.PHONY: help deps deps-test deps-bench deps-hw build static demo test test-hw test-turn test-all cold lint fmt bench clean
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 USECT := target/release/usect
@@ -71,12 +71,18 @@ $(OVS):
 $(SSHD):
 	$(call unpacked,openssh,openssh-server $$(apt-cache depends openssh-server libwrap0 libnsl2 | awk '/ Depends: lib(wrap|nsl|tirpc)/ {print $$2}'))
 
-# A test that can't run here adds a line to the list; with USECT_NO_SKIP=1, as in CI, it fails instead.
+# A test that can't run here adds a line to the list; with USECT_NO_SKIP=1, as in CI, it fails instead. Every test runs, also after
+# one has failed; what failed is said at the end.
 test: export USECT_SKIPPED := $(CURDIR)/target/skipped.txt
-test: deps-test ## Every test; those in namespaces need root
-	@mkdir -p target; $(SUDO) rm -f "$$USECT_SKIPPED"
-	cargo test --workspace --locked $(if $(SUDO),--config 'target.x86_64-unknown-linux-gnu.runner="sudo -E"')
-	@if [ -s "$$USECT_SKIPPED" ]; then echo "not run here:"; cat "$$USECT_SKIPPED"; fi
+test: export USECT_TIMES := $(CURDIR)/target/times.txt
+test: deps-test ## Every test that needs no guest, of like cases one each; those in namespaces need root
+	@mkdir -p target; $(SUDO) rm -f "$$USECT_SKIPPED" "$$USECT_TIMES"
+	cargo test --workspace --locked --no-run
+	@cargo test --workspace --locked --no-fail-fast \
+	  $(if $(SUDO),--config 'target.x86_64-unknown-linux-gnu.runner="sudo -E"') 2>&1 | tee target/tests.txt; status=$${PIPESTATUS[0]}; \
+	if [ -s "$$USECT_TIMES" ]; then echo "the longest, in seconds:"; sort -rn "$$USECT_TIMES" | head -n 15; fi; \
+	if [ -s "$$USECT_SKIPPED" ]; then echo "not run here:"; cat "$$USECT_SKIPPED"; fi; \
+	if [ $$status != 0 ]; then echo "failed:"; grep -hE '^test .* FAILED$$' target/tests.txt; fi; exit $$status
 
 deps-hw: deps
 	@missing=""; for need in kmod:/usr/share/doc/kmod xz-utils:/usr/bin/xz zstd:/usr/bin/zstd gcc-12:/usr/bin/gcc-12; do \
@@ -84,7 +90,14 @@ deps-hw: deps
 	[ -z "$$missing" ] || $(SUDO) apt-get install -q -y --no-install-recommends $$missing
 
 test-hw: deps-hw deps-test ## Tests with cards that stamp frames, in QEMU guests (Debian 12; 280 MB below /var/tmp/usect-hw)
-	hw/test
+	hw/test short
+
+test-turn: deps-hw deps-test ## The same, and one of the long guests by turn
+	hw/test short turn
+
+test-all: export USECT_THOROUGH := 1
+test-all: ## All there is: every case of every test, every guest; before a release
+	@status=0; $(MAKE) test || status=1; $(MAKE) deps-hw && hw/test short long || status=1; exit $$status
 
 # No operating system: compiled for a bare 32-bit processor, linked at a place of its own.
 cold: deps ## The image that reads the counter without an operating system: target/cold/usect-cold.elf, for GRUB or QEMU
