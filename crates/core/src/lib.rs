@@ -22,6 +22,7 @@ pub mod histogram;
 mod inline;
 pub mod instant;
 pub mod inventory;
+mod inverse;
 pub mod matrix;
 pub mod measurement;
 pub mod monitor;
