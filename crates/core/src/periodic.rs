@@ -13,7 +13,7 @@ const PERIODS: f64 = 4.0;
 const NEARLY: f64 = 0.8;
 /// Frequencies tried per distance at which two can be told apart.
 const FINE: f64 = 4.0;
-/// Most frequencies tried, events used of a row, and rows.
+/// Most frequencies tried, events used of all rows together, and rows: seconds of work, during which nobody sees a Ctrl-C.
 const MOST: usize = 100_000;
 const MOST_EVENTS: usize = 1_000;
 const MOST_ROWS: usize = 100;
@@ -33,8 +33,7 @@ pub struct Periodic {
 /// ascending; rows need not be in step. By the Rayleigh test, its power added over the rows.
 pub fn periodic(rows: &[Vec<u64>], highest_hz: f64) -> Option<Periodic> {
     let all: usize = rows.iter().map(Vec::len).sum();
-    let rows = rows.iter().filter(|row| row.len() >= FEWEST).take(MOST_ROWS);
-    let rows: Vec<Vec<f64>> = rows.map(|row| seconds(row)).collect();
+    let rows = used(rows);
     let longest = rows.iter().filter_map(|row| Some(row.last()? - row.first()?)).fold(0.0, f64::max);
     let (step, lowest) = (1.0 / (FINE * longest), PERIODS / longest);
     if rows.is_empty() || longest <= 0.0 || highest_hz <= lowest {
@@ -54,8 +53,11 @@ pub fn periodic(rows: &[Vec<u64>], highest_hz: f64) -> Option<Periodic> {
     Some(Periodic { hz: lowest + step * top as f64, regularity, events: all as u64 })
 }
 
-fn seconds(row: &[u64]) -> Vec<f64> {
-    row.iter().take(MOST_EVENTS).map(|ns| (ns - row[0]) as f64 / 1e9).collect()
+/// The first events of each row, in seconds after the first.
+fn used(rows: &[Vec<u64>]) -> Vec<Vec<f64>> {
+    let rows: Vec<&Vec<u64>> = rows.iter().filter(|row| row.len() >= FEWEST).take(MOST_ROWS).collect();
+    let each = MOST_EVENTS / rows.len().max(1);
+    rows.iter().map(|row| row.iter().take(each).map(|ns| (ns - row[0]) as f64 / 1e9).collect()).collect()
 }
 
 /// n·R² of each row, added: R is the length of the mean of the events' directions on a clock of this frequency.
@@ -106,6 +108,16 @@ mod tests {
         let rows = [ticks(2, 130_000, 20), ticks(3, 2_900_000, 20), ticks(4, 1_700_000, 20)];
         let several = periodic(&rows, 2_500.0).unwrap();
         assert!((several.hz - 250.0).abs() < 1.0, "{several:?}");
+    }
+
+    #[test]
+    fn of_very_many_events_a_thousand_are_used() {
+        for rows in [1, 3, 100, 400] {
+            let many = vec![(0..2_000).map(|n| n * 4_000_000).collect(); rows];
+            let used = used(&many);
+            let all: usize = used.iter().map(Vec::len).sum();
+            assert!((900..=MOST_EVENTS).contains(&all) && used.iter().all(|row| row.len() >= FEWEST), "{rows}: {all}");
+        }
     }
 
     #[test]
