@@ -3,13 +3,13 @@
 
 use crate::Clock;
 use usect_core::instant::{Bridge, TickRate, Tsc};
-use usect_core::stall::{Gaps, Span, SpanLog, THRESHOLD_NS, Watched};
+use usect_core::stall::{Gap, Gaps, Rule, Span, SpanLog, THRESHOLD_NS, Watched};
 
 /// The gaps between the iterations of one spinning thread. Nothing is allocated while it watches.
 #[derive(Debug)]
 pub struct Watch {
     rate: TickRate,
-    threshold: u64,
+    rule: Rule,
     began: Option<Tsc>,
     last: Tsc,
     log: SpanLog,
@@ -21,7 +21,7 @@ impl Watch {
     pub fn new(clock: &Clock) -> Watch {
         Watch {
             rate: clock.rate(),
-            threshold: clock.rate().ticks(THRESHOLD_NS),
+            rule: Rule::new(clock.rate().ticks(THRESHOLD_NS)),
             began: None,
             last: Tsc(0),
             log: SpanLog::default(),
@@ -30,23 +30,25 @@ impl Watch {
     }
 
     /// An iteration begins at `now`, after one that received and sent so many frames. Returns whether the
-    /// time between the two was a stall: longer than the threshold per frame, and none was sent.
+    /// time between the two was a stall.
     #[inline]
     pub fn turn(&mut self, now: Tsc, received: usize, sent: usize) -> bool {
-        let gap = now.0.saturating_sub(self.last.0);
-        let long = gap > self.threshold * (received + sent).max(1) as u64 && self.began.is_some();
-        let stalled = long && sent == 0;
-        if stalled {
-            self.log.push(Span { from: self.last.0, to: now.0 });
-        } else if long {
-            self.busy.add(self.rate.ns(gap));
-        }
-        self.began.get_or_insert(now);
+        let (from, to) = (self.last.0, now.0);
         self.last = now;
-        stalled
+        if self.began.is_none() {
+            self.began = Some(now);
+            return false;
+        }
+        let gap = to.saturating_sub(from);
+        match self.rule.judge(gap, received, sent) {
+            Gap::Usual => return false,
+            Gap::Busy => self.busy.add(self.rate.ns(gap)),
+            Gap::Stall => self.log.push(Span { from, to }),
+        }
+        sent == 0
     }
 
-    /// Forgets what came before: the measured part begins.
+    /// Forgets what came before, but not what frames take: the measured part begins.
     pub fn restart(&mut self) {
         self.began = None;
         self.log.clear();
@@ -85,7 +87,7 @@ mod tests {
     fn watch() -> Watch {
         Watch {
             rate: TickRate::from_hz(1_000_000_000),
-            threshold: 10,
+            rule: Rule::new(10),
             began: None,
             last: Tsc(0),
             log: SpanLog::default(),
@@ -96,11 +98,24 @@ mod tests {
     #[test]
     fn long_gaps_are_stalls_where_nothing_was_sent_and_busy_otherwise() {
         let mut watch = watch();
-        let turns = [(500, 0, 0), (505, 0, 0), (520, 0, 0), (550, 2, 1), (590, 0, 3), (605, 2, 0), (630, 2, 0)];
+        let turns =
+            [(500, 9, 9), (505, 0, 0), (520, 0, 0), (524, 2, 0), (528, 0, 2), (560, 2, 1), (574, 2, 0), (589, 2, 0)];
         let stalls: Vec<bool> = turns.iter().map(|&(at, r, s)| watch.turn(Tsc(at), r, s)).collect();
-        assert_eq!(stalls, [false, false, true, false, false, false, true]);
-        assert_eq!(watch.log.spans(), [Span { from: 505, to: 520 }, Span { from: 605, to: 630 }]);
-        assert_eq!(watch.busy, Gaps { count: 1, total_ns: 40, longest_ns: 40 });
+        assert_eq!(stalls, [false, false, true, false, false, false, false, true]);
+        assert_eq!(watch.log.spans(), [Span { from: 505, to: 520 }, Span { from: 574, to: 589 }]);
+        assert_eq!(watch.busy, Gaps { count: 1, total_ns: 32, longest_ns: 32 });
+    }
+
+    #[test]
+    fn what_frames_take_is_learned_before_the_measured_part() {
+        let mut watch = watch();
+        for n in 0..2_000 {
+            watch.turn(Tsc(2 * n), 1, 0);
+        }
+        watch.restart();
+        let stalls: Vec<bool> = [0, 70, 144].map(|at| watch.turn(Tsc(5_000 + at), 32, 0)).to_vec();
+        assert_eq!(stalls, [false, false, false], "32 frames of 2 ticks, and 10");
+        assert!(watch.turn(Tsc(5_300), 32, 0));
     }
 
     #[test]

@@ -3,13 +3,16 @@
 //! A long gap between two iterations of a poll loop is a *stall* when the iteration sent no frame: whatever
 //! took the core then was none of the loop's own work. It is *busy* when frames were sent: the kernel
 //! runs much of a path inside the call that sends (softirq), so what the path itself takes and what the
-//! platform takes can't be told apart there.
+//! platform takes can't be told apart there. How long is long: [`Rule`].
+
+mod rule;
 
 use crate::histogram::Histogram;
 use crate::instant::{Bridge, Tsc};
+pub use rule::{Gap, Rule};
 use serde::{Deserialize, Serialize};
 
-/// A gap between two iterations of a poll loop counts above this, per frame handled in it.
+/// A gap between two iterations of a poll loop counts above this and what the frames take that were handled in it.
 pub const THRESHOLD_NS: u64 = 10_000;
 
 /// What loses a larger share of its time is disturbed, and worth a warning. A quiet virtual machine loses 1 to 2%.
@@ -200,7 +203,7 @@ pub struct CoreStalls {
     pub thread: String,
     /// The core it was pinned to, if it was.
     pub core: Option<usize>,
-    /// Gaps longer than this, in nanoseconds, count.
+    /// Gaps longer than this and what their frames take, in nanoseconds, count.
     pub threshold_ns: u64,
     /// How long it was observed, in nanoseconds.
     pub observed_ns: u64,
