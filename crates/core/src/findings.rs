@@ -46,8 +46,7 @@ pub struct SizeFindings {
     pub recovery: Option<Recovery>,
     /// Reset (§26.6).
     pub reset: Option<Reset>,
-    /// Frames of all trials that found no room in the receiving port's own queue: they came through the device, and don't count
-    /// as lost.
+    /// Lost frames of all trials that the receiving port's own queue claims: no trial passed by them.
     pub own_lost: u64,
     /// Trials so far.
     pub trials: u32,
@@ -120,11 +119,11 @@ pub struct Latency {
     pub fps: f64,
     /// Whether it is that of the path without the device under test.
     pub loopback: bool,
-    /// Frames sent, and of them lost on the path and stamped, all repetitions together.
+    /// Frames sent, and of them lost and stamped, all repetitions together; `own_lost` are lost besides.
     pub sent: u64,
     /// See `sent`.
     pub lost: u64,
-    /// Frames that found no room in the receiving port's own queue, and have no latency.
+    /// Lost frames that the receiving port's own queue claims.
     pub own_lost: u64,
     /// See `sent`.
     pub stamped: u64,
@@ -190,8 +189,8 @@ pub struct Recovery {
     pub unmoved: u32,
     /// Repetitions in which frames were lost to the end.
     pub unrecovered: u32,
-    /// Repetitions in which the receiving port's own queue lost frames, too, or nobody numbered them, so that the last one that
-    /// the device lost isn't known.
+    /// Repetitions in which the receiving port's own queue claims lost frames, or nobody numbered them, so that the last one
+    /// that the device lost isn't known.
     pub unclear: u32,
 }
 

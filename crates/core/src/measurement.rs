@@ -65,7 +65,7 @@ pub struct Stream {
     pub latency: Histogram,
     /// Requested and achieved rate, where it has one of its own.
     pub pace: Option<Pace>,
-    /// Frames that found no room in the queue of its receiving port, where that is counted.
+    /// Frames that the queue of its receiving port dropped, where that is counted.
     pub overruns: Option<u64>,
 }
 

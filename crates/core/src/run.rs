@@ -215,8 +215,8 @@ pub struct Record {
     pub unattributed: u64,
     /// Frames that were not in yet when a later one took their place in the table of stamps.
     pub overwritten: u64,
-    /// Frames that reached the receiving port, warm-up and others' included, and found no room in its queue; absent
-    /// where nobody counts them.
+    /// Frames that reached the receiving port and that its queue dropped, warm-up and others' included: for want of room, and
+    /// sockets also for a bad checksum; absent where nobody counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overruns: Option<u64>,
     /// How it went over time.
@@ -263,7 +263,7 @@ pub struct StreamRecord {
     /// Requested and achieved rate, where it has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
-    /// Frames that found no room in the queue of its receiving port, where that is counted.
+    /// Frames that the queue of its receiving port dropped, where that is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overruns: Option<u64>,
 }
@@ -279,16 +279,18 @@ impl StreamRecord {
         }
     }
 
-    /// Frames that the path lost.
-    pub fn lost_on_path(&self) -> u64 {
-        self.counts.lost.saturating_sub(self.overruns.unwrap_or(0))
+    /// Lost frames that its own queue claims; see [`Record::own_lost`].
+    pub fn own_lost(&self) -> u64 {
+        self.counts.lost.min(self.overruns.unwrap_or(0))
     }
 }
 
 impl Record {
-    /// Frames that the path lost: those that found no room in the receiving port's own queue came through it.
-    pub fn lost_on_path(&self) -> u64 {
-        self.counts.lost.saturating_sub(self.overruns.unwrap_or(0))
+    /// Lost frames that the receiving port's own queue claims, as many as it says that it dropped. They are lost all the same: its
+    /// counter has bad checksums (`SK_MEMINFO_DROPS`), duplicates and others' frames (`imissed`) among them, so that nobody
+    /// knows which of them the path did lose or damage.
+    pub fn own_lost(&self) -> u64 {
+        self.counts.lost.min(self.overruns.unwrap_or(0))
     }
 
     /// In numbers.

@@ -30,9 +30,9 @@ pub(crate) struct Cell {
     pub(crate) fps: f64,
     /// Frames that arrived with a latency, as a share of those that arrived.
     pub(crate) stamped: Option<Repeated>,
-    /// Frames that the path lost, as a share of those sent.
+    /// Lost frames, as a share of those sent.
     pub(crate) lost: Option<Repeated>,
-    /// Frames that found no room in the receiving port's own queue, likewise.
+    /// Those of them that the receiving port's own queue claims, likewise.
     pub(crate) own_lost: Option<Repeated>,
     /// Mean latency, in nanoseconds.
     pub(crate) mean_ns: Option<Repeated>,
@@ -102,8 +102,8 @@ impl Cell {
             size,
             fps: trials.first().map_or(0.0, |record| record.trial.traffic.rate.frames_per_second()),
             stamped: each(&|record| record.stamped_share),
-            lost: each(&|record| share(record.lost_on_path(), record.counts.sent)).map(|lost| lost.within(0.0, 1.0)),
-            own_lost: each(&|record| share(record.counts.lost - record.lost_on_path(), record.counts.sent)),
+            lost: each(&|record| share(record.counts.lost, record.counts.sent)).map(|lost| lost.within(0.0, 1.0)),
+            own_lost: each(&|record| share(record.own_lost(), record.counts.sent)),
             mean_ns: each(&|record| (record.latency.samples > 0).then_some(record.latency.mean_ns)).map(positive),
             median_ns: each(&|record| record.latency.median_ns()).map(positive),
             offered: offered.len(),
@@ -134,8 +134,8 @@ impl Cell {
 pub(crate) const HEADS: [&str; 6] = ["stamped", "lost", "own queue", "mean", "median", "runs"];
 
 /// What they mean.
-pub(crate) const READING: &str = "stamped: share of the frames that arrived with a latency. lost: share of the sent that the path lost. own queue: share \
-    that found no room in usect's own receive queue. mean, median: latency. Figures are means of the runs, beneath them their \
+pub(crate) const READING: &str = "stamped: share of the frames that arrived with a latency. lost: share of the sent that didn't arrive. own queue: share \
+    that didn't and that usect's own receive queue claims, for want of room or for bad checksums. mean, median: latency. Figures are means of the runs, beneath them their \
     95% intervals (Student's t). runs: those in which the sender offered the rate; the others are left out.";
 
 /// The mean of repetitions, and beneath it half of its 95% interval.

@@ -95,7 +95,7 @@ pub(crate) fn says(record: &SuiteRecord) -> Vec<String> {
     let of = |client: &ClientFindings, size: &SizeFindings| {
         let own = (size.own_lost > 0).then(|| {
             let frames = format::count(size.own_lost);
-            format!("{frames} frames found no room in usect's own receive queue; they came through the device, and don't count as lost")
+            format!("{frames} lost frames are claimed by usect's own receive queue, for want of room or for bad checksums; they count as lost")
         });
         let name = if several { format!("{}, ", client.client) } else { String::new() };
         let bytes = size.frame_size.with_fcs();
@@ -235,7 +235,7 @@ fn latency(rows: Vec<Row>) -> Sheet {
 }
 
 fn latency_row(latency: &Latency) -> Row {
-    let Latency { percent, fps, loopback, sent, lost, .. } = latency;
+    let Latency { percent, fps, loopback, sent, lost, own_lost, .. } = latency;
     let name = format!(" at {percent} %{}", if *loopback { ", loopback" } else { "" });
     let of = |value: &Option<Repeated>| repeated(value, ns);
     let cells = vec![
@@ -246,7 +246,7 @@ fn latency_row(latency: &Latency) -> Row {
         of(&latency.median_ns),
         of(&latency.p999_ns),
         spread(&latency.pdv_ns),
-        Written { figure: format::part(*lost, *sent), interval: Some(format!("at {}", format::rate(*fps))) },
+        Written { figure: format::part(lost + own_lost, *sent), interval: Some(format!("at {}", format::rate(*fps))) },
     ];
     (name, cells)
 }

@@ -152,7 +152,7 @@ pub(crate) fn caveats(measured: &Record) -> impl Iterator<Item = String> {
     let unlogged = some(measured.unattributed)
         .map(|n| format!("{n} slow samples or stalls did not fit the log, so touched samples are unknown"));
     let overruns = measured.overruns.and_then(some).map(|n| {
-        format!("its own receive queue had no room for {n} frames, warm-up included: these the DUT did not lose")
+        format!("its own receive queue dropped {n} frames, warm-up and others' included, for want of room or for bad checksums")
     });
     unlogged.into_iter().chain(overruns)
 }

@@ -62,7 +62,7 @@ impl<'a> Known<'a> {
         (shares.len() as u32, long as u32, shares.into_iter().fold(0.0, f64::max))
     }
 
-    /// Frames of all trials that found no room in the receiving port's own queue.
+    /// Lost frames of all trials that the receiving port's own queue claims.
     pub(super) fn own_lost(&self) -> u64 {
         self.own.iter().map(|record| own_lost(record)).sum()
     }
@@ -159,12 +159,35 @@ impl<'a> Known<'a> {
         })
     }
 
-    /// The trials of a repetition, as the search sees them: those that were offered, and that still could be.
+    /// The trials of a repetition, as the search sees them: those that were offered, that still could be, and that are clear.
     pub(super) fn tried(&self, repetition: u32) -> Vec<Tried> {
         let most = self.most().unwrap_or(u64::MAX);
-        let counts = |record: &&TrialRecord| record.is_offered() && load(record) <= most;
+        let counts = |record: &&TrialRecord| record.is_offered() && load(record) <= most && !self.is_open_yet(record);
         let offered = self.repetition(Benchmark::Throughput, repetition).filter(counts);
         offered.map(|record| Tried { load: load(record), lasted_ns: lasted_ns(record), loss: loss(record) }).collect()
+    }
+
+    /// Whether it hangs on what the client's own queue claims whether a trial passes: one that may be lost by the client, and may
+    /// be damaged by the device, is no pass and no failure.
+    pub(super) fn is_unclear(&self, record: &TrialRecord) -> bool {
+        let is_burst = record.trial.purpose.is_some_and(|p| p.benchmark == Benchmark::BackToBack);
+        let ratios = if is_burst { &[0.0] } else { &self.suite.loss_ratios[..] };
+        ratios.iter().any(|ratio| least_loss(record) <= *ratio && *ratio < loss(record))
+    }
+
+    /// How often what a trial tried was unclear in its repetition.
+    pub(super) fn times_unclear(&self, record: &TrialRecord) -> usize {
+        let Some(purpose) = record.trial.purpose else { return 0 };
+        let is_same = |other: &&TrialRecord| {
+            (load(other), other.trial.traffic.frames) == (load(record), record.trial.traffic.frames)
+        };
+        let alike = self.repetition(purpose.benchmark, purpose.repetition).filter(is_same);
+        alike.filter(|other| self.is_unclear(other)).count()
+    }
+
+    /// Whether a trial is unclear and to be tried again. What is unclear each time is too much, whoever lost it (RFC 2544 §26.1).
+    fn is_open_yet(&self, record: &TrialRecord) -> bool {
+        self.is_unclear(record) && self.times_unclear(record) < ATTEMPTS
     }
 
     /// What each repetition has found, goal by goal, as far as it has come to its end.
@@ -204,12 +227,13 @@ impl<'a> Known<'a> {
         Some(Binary { goal, range: Range { least: 1, most: most.max(1) } })
     }
 
-    /// The bursts of a repetition, as the search sees them. One that the sender stretched says nothing, and is sent again; a
-    /// length that it can't send is too much for the search.
+    /// The bursts of a repetition, as the search sees them. One that the sender stretched says nothing, and is sent again, as is
+    /// one that is unclear; a length that it can't send is too much for the search.
     pub(super) fn bursts(&self, repetition: u32) -> Vec<Tried> {
         let of = |record: &TrialRecord| {
             let load = record.trial.traffic.frames;
             let loss = match is_stretched(record) {
+                false if self.is_open_yet(record) => return None,
                 false => loss(record),
                 true if self.is_beyond(repetition, load) => 1.0,
                 true => return None,
@@ -253,16 +277,23 @@ fn lasted_ns(record: &TrialRecord) -> u64 {
     record.trial.traffic.rate.offset_ns(record.trial.traffic.frames)
 }
 
-/// Share of the frames that the path lost, both ways where both were measured.
+/// Share of the frames that were lost, both ways where both were measured.
 pub(super) fn loss(record: &TrialRecord) -> f64 {
-    let each = record.back().map(|stream| (stream.counts.sent, stream.lost_on_path()));
-    let there = (record.measured.counts.sent, record.measured.lost_on_path());
-    let (sent, lost) = each.chain([there]).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    if sent == 0 { 1.0 } else { lost as f64 / sent as f64 }
+    share_lost(record, 0)
 }
 
-/// Frames that found no room in the receiving ports' own queues.
+/// The same, if the client's own queue did lose all that it claims.
+fn least_loss(record: &TrialRecord) -> f64 {
+    share_lost(record, own_lost(record))
+}
+
+fn share_lost(record: &TrialRecord, but: u64) -> f64 {
+    let each = record.back().map(|stream| stream.counts).chain([record.measured.counts]);
+    let (sent, lost) = each.fold((0, 0), |sum, counts| (sum.0 + counts.sent, sum.1 + counts.lost));
+    if sent == 0 { 1.0 } else { (lost - but) as f64 / sent as f64 }
+}
+
+/// Lost frames that the receiving ports' own queues claim.
 pub(super) fn own_lost(record: &TrialRecord) -> u64 {
-    let back: u64 = record.back().map(|stream| stream.counts.lost - stream.lost_on_path()).sum();
-    back + record.measured.counts.lost - record.measured.lost_on_path()
+    record.back().map(|stream| stream.own_lost()).chain([record.measured.own_lost()]).sum()
 }

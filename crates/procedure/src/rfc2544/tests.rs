@@ -255,6 +255,89 @@ fn stretched_bursts_are_no_result() {
     assert_eq!((long.unlimited, &long.above, long.buffer_frames), (1, &None, None), "no limit of the device");
 }
 
+/// What a suite of throughput and bursts finds where `lost` of a trial's frames are lost that the client's own queue claims.
+fn claiming(search: SearchKind, lost: impl Fn(&Trial, usize) -> u64) -> (Vec<TrialRecord>, Findings) {
+    let benchmarks = vec![Benchmark::Throughput, Benchmark::BackToBack];
+    let mut suite = Suite { search, benchmarks, ..suite() };
+    suite.sizes.truncate(1);
+    let procedure = Rfc2544::new(suite, vec![client()]);
+    let mut trials: Vec<TrialRecord> = Vec::new();
+    while let Step::Run(trial) = procedure.next(&trials) {
+        assert!(trials.len() < 300, "it doesn't end: {:?}", trials.last().map(|r| r.trial.label()));
+        let mut client = World { forwards: f64::INFINITY, ..WORLD }.measure(&trial);
+        client.counts.lost = lost(&trial, trials.len()).min(client.counts.sent);
+        client.counts.received = client.counts.sent - client.counts.lost;
+        client.overruns = Some(client.counts.lost);
+        trials.push(record(*trial, client));
+    }
+    let findings = procedure.findings(&trials).unwrap();
+    (trials, findings)
+}
+
+/// The deviation that tells of claims, for a section.
+fn claims(findings: &Findings, section: &str) -> Option<String> {
+    let of = |deviation: &&Deviation| deviation.section == section && deviation.what.contains("own receive queue");
+    findings.deviations.iter().find(of).map(|deviation| deviation.what.clone())
+}
+
+const SEARCHES: [SearchKind; 3] = [SearchKind::Binary, SearchKind::Verified, SearchKind::Mlr];
+
+/// All that it damages has a bad checksum, which a socket counts among its own drops.
+#[test]
+fn a_device_that_corrupts_passes_no_search() {
+    for search in SEARCHES {
+        let (_, findings) = claiming(search, |trial, _| trial.traffic.frames.div_ceil(1_000));
+        let size = &findings.clients[0].sizes[0];
+        assert!(size.verdict.as_ref().unwrap().contains("every load down to 100 frames a second loses"), "{size:?}");
+        assert_eq!(size.throughput[0].fps, None);
+        assert_eq!(size.back_to_back.as_ref().unwrap().frames.mean.value, 0.0, "not one frame passes");
+        for section in ["RFC 2544 §26.1", "RFC 2544 §26.4"] {
+            let told = claims(&findings, section).unwrap();
+            assert!(told.contains("failed by that alone"), "{told}");
+        }
+        let (_, findings) = claiming(search, |trial, _| u64::from(trial.traffic.rate.frames_per_second() > 300_000.0));
+        let fps = findings.clients[0].sizes[0].throughput[0].fps.clone().unwrap().mean.value;
+        assert!((290_000.0..=300_000.0).contains(&fps), "it damages a frame of each trial above: {fps}");
+    }
+}
+
+/// Its queue is too short now and then, as a stall of the host makes it.
+#[test]
+fn a_client_that_overruns_tries_again_and_says_so() {
+    for search in SEARCHES {
+        let (clear, without) = claiming(search, |_, _| 0);
+        assert_eq!(claims(&without, "RFC 2544 §26.1"), None);
+        let (trials, findings) = claiming(search, |_, nth| if nth % 3 == 2 { 7 } else { 0 });
+        let figures = |findings: &Findings| {
+            let size = &findings.clients[0].sizes[0];
+            (size.throughput[0].fps.clone(), size.back_to_back.as_ref().unwrap().frames.clone())
+        };
+        assert_eq!(figures(&findings), figures(&without));
+        assert!(trials.len() > clear.len());
+        let told = claims(&findings, "RFC 2544 §26.1").unwrap();
+        assert!(told.contains("tried again") && !told.contains("by that alone"), "{told}");
+        assert!(findings.clients[0].sizes[0].own_lost > 0);
+    }
+}
+
+/// A loss that its own queue can't account for needs no second trial.
+#[test]
+fn what_the_own_queue_does_not_claim_is_clear() {
+    let suite = Suite { benchmarks: vec![Benchmark::Throughput], ..suite() };
+    let (clear, same) = found(WORLD, &suite);
+    let procedure = Rfc2544::new(suite, vec![client()]);
+    let mut trials: Vec<TrialRecord> = Vec::new();
+    while let Step::Run(trial) = procedure.next(&trials) {
+        assert!(trials.len() < 300, "it doesn't end: {:?}", trials.last().map(|r| r.trial.label()));
+        let client = WORLD.measure(&trial);
+        let overruns = Some(client.counts.lost / 2);
+        trials.push(record(*trial, Measurement { overruns, ..client }));
+    }
+    let findings = procedure.findings(&trials).unwrap();
+    assert_eq!((trials.len(), &findings.clients[0].sizes[0].throughput), (clear.len(), &same[0].throughput));
+    assert!(claims(&findings, "RFC 2544 §26.1").unwrap().contains("tried again"));
+}
+
 #[test]
 fn what_was_cut_short_is_no_result() {
     let (mut trials, _) = WORLD.run(&suite(), Vec::new(), 9);
