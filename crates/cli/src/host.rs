@@ -19,7 +19,7 @@ pub(crate) fn run(command: &Host) -> Result<ExitCode> {
         Host::Tune(args) => tune(args),
         Host::Restore => {
             let said = usect_rig::recover()?;
-            if let Some(pid) = tune::holder() {
+            if let Some(pid) = tune::holder()? {
                 say(format!("process {pid} holds a profile, and puts it back itself"))?;
             } else if said.is_empty() {
                 say("nothing is to be put back")?;
@@ -40,12 +40,15 @@ fn check(args: &Check) -> Result<ExitCode> {
         [] => usect_lab::cards()?,
         named => named.iter().map(|name| usect_lab::named(name)).collect::<Result<_, _>>()?,
     };
-    if let Some(pid) = tune::holder() {
-        complain(format_args!("usect: process {pid} holds a profile: what follows is with its settings"));
-    } else if tune::is_left_behind() {
-        complain(
+    match tune::holder().and_then(|pid| Ok((pid, tune::is_left_behind()?))) {
+        Err(e) => complain(format_args!("usect: whether a profile is in force isn't known: {e}")),
+        Ok((Some(pid), _)) => {
+            complain(format_args!("usect: process {pid} holds a profile: what follows is with its settings"))
+        }
+        Ok((None, true)) => complain(
             "usect: a killed run left settings changed: what follows is with them, and `usect host restore` puts them back",
-        );
+        ),
+        Ok((None, false)) => {}
     }
     let facts = usect_rig::host::watch(cores, &links);
     let place = |link: &usect_lab::Link| format!("{}.{}", link.netns.as_deref().unwrap_or("host"), link.interface);

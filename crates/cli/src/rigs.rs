@@ -31,7 +31,7 @@ impl Rigs {
     pub(crate) fn new(scenario: &Scenario, stop: Arc<AtomicBool>) -> Result<Rigs> {
         let online = audit::online_cores();
         let scope = host::scope(&scenario.host)?;
-        if let Some(pid) = tune::holder().filter(|_| !scenario.vary.profile.is_empty()) {
+        if let Some(pid) = tune::holder()?.filter(|_| !scenario.vary.profile.is_empty()) {
             bail!(
                 "process {pid} has changed the host's settings, so that no profile is what it says: measure without it"
             );

@@ -121,6 +121,24 @@ pub enum LabError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The state directory is not this user's alone, or can't be made so.
+    #[error("{directory} can't hold usect's state, since {why}: look into it and remove it, or point USECT_STATE at a directory of your own", directory = directory.display())]
+    Unsafe {
+        /// The directory.
+        directory: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A lock that is held for moments only is held for longer.
+    #[error("{holder} has kept {path} locked for {patience_s} s, which usect does for moments only: wait for it or stop it", path = path.display())]
+    Held {
+        /// The lock.
+        path: PathBuf,
+        /// `process 123 (name)`.
+        holder: String,
+        /// How long it was waited for, in seconds.
+        patience_s: u64,
+    },
     /// An interface without an IPv4 address where one is needed.
     #[error("{interface} has no IPv4 address, which load and probes need: `ip addr add` gives it one")]
     NoAddress {
@@ -142,7 +160,7 @@ pub enum LabError {
     /// Another measurement is running.
     #[error("{holder} is measuring on this host, and two at once would disturb each other: wait for it or stop it")]
     Locked {
-        /// `process 123`.
+        /// `process 123 (name)`.
         holder: String,
     },
 }

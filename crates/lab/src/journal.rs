@@ -1,9 +1,10 @@
 //! What stands, written down before it is made and struck out after it is gone.
 
 use crate::error::LabError;
+use crate::lock::wait_for;
 use crate::name::LabName;
 use crate::owner::Owner;
-use crate::state::{State, files};
+use crate::state::State;
 use crate::topology::Shape;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -47,7 +48,7 @@ impl Record {
     }
 }
 
-/// The journal, held by this process alone: whoever else wants to change it waits.
+/// The journal, held by this process alone: whoever else wants to change it waits, not for ever.
 pub(crate) struct Journal {
     state: State,
     pub(crate) lock: File,
@@ -56,7 +57,7 @@ pub(crate) struct Journal {
 impl Journal {
     pub(crate) fn open(state: &State) -> Result<Journal, LabError> {
         let (path, lock) = state.file("journal.lock")?;
-        lock.lock().map_err(|e| LabError::file("lock", path, e))?;
+        wait_for(&lock, &path, || false)?;
         Ok(Journal { state: state.clone(), lock })
     }
 
@@ -85,8 +86,8 @@ impl Journal {
 
     /// Removes drafts of whoever was killed before what they are about was there, and nothing else: other files are not ours.
     pub(crate) fn sweep(&self) -> Result<(), LabError> {
-        let labs = files(self.state.labs())?.into_iter().filter(|path| lab_of(path, ".draft").is_some());
-        let settings = files(self.state.settings())?.into_iter();
+        let labs = self.state.lab_files()?.into_iter().filter(|path| lab_of(path, ".draft").is_some());
+        let settings = self.state.setting_files()?.into_iter();
         let settings = settings.filter(|path| path.extension().is_some_and(|extension| extension == "draft"));
         labs.chain(settings).try_for_each(remove)
     }
@@ -105,7 +106,7 @@ impl Drop for Journal {
 
 /// Every lab in the journal, in order of the names.
 pub(crate) fn records(state: &State) -> Result<Vec<Record>, LabError> {
-    let mut records: Vec<Record> = files(state.labs())?.into_iter().filter_map(record).collect();
+    let mut records: Vec<Record> = state.lab_files()?.into_iter().filter_map(record).collect();
     records.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(records)
 }
@@ -171,7 +172,7 @@ mod tests {
         let noted = journal.note("steering..eth0.json", &entry("a")).unwrap();
         fs::write(noted.with_file_name("steering..eth1.draft"), "{").unwrap();
         journal.sweep().unwrap();
-        assert_eq!(files(journal.state.settings()).unwrap(), [noted]);
+        assert_eq!(journal.state.setting_files().unwrap(), [noted]);
         assert!(!journal.path("b").with_extension("draft").exists());
         assert!(journal.state.labs().join("not a lab.json").exists(), "it is not ours");
         assert_eq!(records(&journal.state).unwrap().len(), 1);

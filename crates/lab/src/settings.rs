@@ -4,7 +4,7 @@
 use crate::error::LabError;
 use crate::journal::Journal;
 use crate::owner::Owner;
-use crate::state::{State, files};
+use crate::state::State;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -111,7 +111,7 @@ pub(crate) fn holder(setting: &str) -> Result<Option<u32>, LabError> {
 }
 
 fn all_in(state: &State, setting: &str) -> Result<Vec<Stale>, LabError> {
-    let mut paths = files(state.settings())?;
+    let mut paths = state.setting_files()?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     paths.sort();
     let entries = paths.into_iter().filter_map(|path| read(&path).map(|entry| Stale { entry, path }));

@@ -3,13 +3,14 @@
 use crate::change::{self, Change, Outcome};
 use crate::cpuset::{self, Others};
 use crate::error::LabError;
+use crate::lock::wait_for;
 use crate::setting::{Of, Setting};
 use crate::state::State;
 use crate::{privilege, settings, steering};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use usect_core::environment::cpu_list;
@@ -41,24 +42,26 @@ pub struct Tuned {
     _lock: File,
 }
 
-/// The right to change settings, for as long as the file is open; none where another process has it.
+/// The right to change settings, for as long as the file is open; none where a profile is in force.
+///
+/// Errors: another process keeps the lock without one, and for longer than it takes to put settings back.
 fn alone() -> Result<Option<File>, LabError> {
     let (path, file) = State::from_env().file("tune.lock")?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(e)) => Err(LabError::file("lock", path, e)),
-    }
+    wait_for(&file, &path, || holder().is_ok_and(|pid| pid.is_some())).map(|locked| locked.then_some(file))
 }
 
 /// The process that holds a profile, if one does.
-pub fn holder() -> Option<u32> {
-    settings::holder(KIND).ok().flatten()
+///
+/// Errors: what was written down can't be read.
+pub fn holder() -> Result<Option<u32>, LabError> {
+    settings::holder(KIND)
 }
 
 /// Whether a process that is gone left settings changed.
-pub fn is_left_behind() -> bool {
-    settings::stale(KIND).is_ok_and(|stale| !stale.is_empty())
+///
+/// Errors: what was written down can't be read.
+pub fn is_left_behind() -> Result<bool, LabError> {
+    Ok(!settings::stale(KIND)?.is_empty())
 }
 
 /// Something that a profile wants.
@@ -75,11 +78,12 @@ impl Tuned {
     /// Errors: this process may not; another holds a profile; it can't be written down.
     pub fn apply(profile: &Profile, scope: &Scope) -> Result<Tuned, LabError> {
         privilege::require("changing the host's settings")?;
-        let lock = alone()?.ok_or_else(|| LabError::Tuned {
-            by: holder().map_or("another process".into(), |pid| format!("process {pid}")),
-        })?;
+        let Some(lock) = alone()? else {
+            let by = holder()?.map_or("another process".into(), |pid| format!("process {pid}"));
+            return Err(LabError::Tuned { by });
+        };
         // What could not be put back would be taken for what was before.
-        if !settings::stale(KIND)?.is_empty() {
+        if is_left_behind()? {
             return Err(LabError::Tuned {
                 by: "a killed run (`usect host restore` says why it can't be put back)".into(),
             });
@@ -107,6 +111,9 @@ impl Tuned {
 
 /// Puts back what runs that were killed left changed; one sentence each.
 pub fn recover() -> Result<Vec<String>, LabError> {
+    if !is_left_behind()? {
+        return Ok(Vec::new());
+    }
     // Whoever holds them puts them back itself.
     match alone()? {
         None => Ok(Vec::new()),

@@ -178,12 +178,12 @@ fn one_measurement_at_a_time() {
     let (_directory, state) = state();
     let mut child = child("lock", &state, "none");
     let said = state.lock().unwrap_err().to_string();
-    assert!(said.starts_with(&format!("process {} is measuring", child.child.id())), "{said}");
+    assert!(said.starts_with(&format!("process {} (", child.child.id())) && said.contains(") is measuring"), "{said}");
     child.kill();
     child.child.wait().unwrap();
     let held = state.lock().unwrap();
     let said = state.lock().unwrap_err().to_string();
-    assert!(said.starts_with(&format!("process {} is measuring", std::process::id())), "{said}");
+    assert!(said.starts_with(&format!("process {} (", std::process::id())), "{said}");
     drop(held);
     drop(state.lock().unwrap());
 }

@@ -157,7 +157,7 @@ fn one_run_at_a_time() {
     let scenario = world.scenario(WIRE, TRAFFIC, &["udp-blocking"]);
     for second in [&["compare", &scenario][..], &["measure", "--tx", "kernel:lo", "--rx", "kernel:other"]] {
         let sentence = world.usect(second).refused();
-        assert!(sentence.starts_with(&format!("usect: process {} is measuring", first.pid())), "{sentence}");
+        assert!(sentence.starts_with(&format!("usect: process {} (usect) is measuring", first.pid())), "{sentence}");
     }
     let sentence = world.usect(&["lab", "down", "usect"]).refused();
     assert!(sentence.contains(&format!("process {} made it", first.pid())), "{sentence}");
