@@ -124,6 +124,12 @@ pub(crate) enum Command {
         /// Its interface: `eth1`, `eth1@namespace`.
         interface: String,
     },
+    /// Waits for another usect to be killed, and puts back what that left.
+    #[command(hide = true)]
+    PutBack {
+        /// Its process.
+        pid: u32,
+    },
     /// The other process of experiment 2: sends back what comes on its standard input.
     #[command(hide = true)]
     Echo {

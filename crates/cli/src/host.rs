@@ -1,7 +1,7 @@
 //! `usect host`: what costs microseconds here, and settings for the time of a command.
 
 use crate::args::{Check, Host, Tune};
-use crate::{complain, say};
+use crate::{complain, say, survivor};
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -82,6 +82,7 @@ pub(crate) fn scope(asked: &HostSpec) -> Result<tune::Scope> {
 
 fn tune(args: &Tune) -> Result<ExitCode> {
     let scope = scope(&args.scope.clone().into())?;
+    let _survivor = survivor::start()?;
     for sentence in usect_rig::recover()? {
         complain(format_args!("usect: {sentence}"));
     }

@@ -1,7 +1,7 @@
 //! `usect lab`: namespaces that stay.
 
 use crate::args::Lab as Command;
-use crate::say;
+use crate::{say, survivor};
 use anyhow::Result;
 use serde::Serialize;
 use std::fmt::Write;
@@ -36,6 +36,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode> {
 }
 
 fn up(name: &str, shape: Shape, mtu: usize) -> Result<()> {
+    let _survivor = survivor::start()?;
     for sentence in usect_lab::recover()? {
         crate::complain(format_args!("usect: {sentence}"));
     }

@@ -19,6 +19,7 @@ mod rigs;
 mod scrape;
 mod session;
 mod suite;
+mod survivor;
 mod sweep;
 mod trains;
 
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Command::Matrix(args) => matrix::run(&args),
         Command::Host(command) => host::run(&command),
         Command::Agent { interface } => matrix::serve(&interface),
+        Command::PutBack { pid } => survivor::run(pid),
         Command::Echo { core } => dissect::echo(core),
     };
     outcome.unwrap_or_else(|error| {

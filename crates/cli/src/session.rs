@@ -4,7 +4,7 @@ use crate::args::Output;
 use crate::progress::Bars;
 use crate::reset::Event;
 use crate::rigs::Rigs;
-use crate::say;
+use crate::{say, survivor};
 use anyhow::{Result, bail};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use usect_core::run::{ClientRecord, Header, Run, SCHEMA, SuiteRecord};
 use usect_core::scenario::{Case, Protocol, Scenario};
 use usect_core::suite::Suite;
 use usect_core::trial::Traffic;
+use usect_lab::survivor::Survivor;
 use usect_procedure::compare::Compare as CompareProcedure;
 use usect_procedure::rfc2544::Rfc2544;
 use usect_procedure::{Procedure, Step};
@@ -38,13 +39,21 @@ const PLATFORM_MOST: Duration = Duration::from_millis(500);
 /// How long the others may be lost when usect is killed.
 const SAVE_AGAIN: Duration = Duration::from_secs(10);
 
+/// The right to measure on this host.
+pub(crate) struct Alone {
+    // Ended first: nobody else changes anything until the lock is free.
+    _survivor: Survivor,
+    _lock: usect_lab::Lock,
+}
+
 /// Waits for nobody: the right to measure on this host, where what a killed run left behind was put away.
-pub(crate) fn alone() -> Result<usect_lab::Lock> {
+pub(crate) fn alone() -> Result<Alone> {
     let lock = usect_lab::lock()?;
+    let survivor = survivor::start()?;
     for sentence in usect_rig::recover()? {
         crate::complain(format_args!("usect: {sentence}"));
     }
-    Ok(lock)
+    Ok(Alone { _survivor: survivor, _lock: lock })
 }
 
 pub(crate) struct Session {
@@ -452,8 +461,8 @@ pub(crate) fn known(
     }
 }
 
-/// A flag that the first SIGINT, SIGTERM or SIGHUP sets; a second one ends the process at once, and the next start
-/// cleans up after it.
+/// A flag that the first SIGINT, SIGTERM or SIGHUP sets; a second one ends the process at once, and its
+/// survivor cleans up after it.
 pub(crate) fn stop_on_signal() -> Result<Arc<AtomicBool>> {
     let stop: Arc<AtomicBool> = Arc::default();
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {

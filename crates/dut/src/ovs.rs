@@ -137,7 +137,7 @@ fn folder(pid: u32) -> PathBuf {
 /// Removes the folders that runs which were killed left.
 pub fn recover() {
     let entries = fs::read_dir(State::from_env().directory()).into_iter().flatten().flatten();
-    let of_nobody = |name: &str| name.strip_prefix("ovs.")?.parse().ok().filter(|pid| Process::of(*pid).is_none());
+    let of_nobody = |name: &str| name.strip_prefix("ovs.")?.parse().ok().filter(|pid| Process::living(*pid).is_none());
     for entry in entries {
         if entry.file_name().to_str().and_then(of_nobody).is_some() {
             let _ = fs::remove_dir_all(entry.path());

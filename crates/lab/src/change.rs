@@ -1,5 +1,5 @@
-//! Settings that are changed together and put back together: at the end, when what changed them is dropped; after a kill, by the
-//! next start, from what was written down before the first of them was touched.
+//! Settings that are changed together and put back together: at the end, when what changed them is dropped; after a kill,
+//! from what was written down before the first of them was touched.
 
 use crate::error::LabError;
 use crate::setting::Setting;

@@ -1,5 +1,5 @@
-//! A program that runs for as long as something is measured: memcached, iperf3 and their like. It ends when what holds it is dropped; after a
-//! kill, the next start ends it.
+//! A program that runs for as long as something is measured: memcached, iperf3 and their like. It ends when what holds it is dropped, or after
+//! a kill.
 
 use crate::error::LabError;
 use crate::netns::within;

@@ -1,5 +1,5 @@
 //! An end of a path, set up for the time of a trial: MTU, offloads, coalescing, the queueing discipline of its interface; put back when that
-//! is over, after a kill by the next start. What a kernel or driver lacks is told apart from what is wrong.
+//! is over, also after a kill. What a kernel or driver lacks is told apart from what is wrong.
 
 use crate::change::{self, Change, Outcome};
 use crate::error::LabError;

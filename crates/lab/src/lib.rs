@@ -28,13 +28,14 @@ mod setting;
 pub mod settings;
 mod state;
 pub mod steering;
+pub mod survivor;
 mod topology;
 pub mod tune;
 
 pub use error::LabError;
 pub use lab::{Lab, LabInfo, TapLinks, down, list, recover};
 pub use link::{Link, cards, check_route, line_bits, link, named, receive_queues};
-pub use lock::{Lock, lock};
+pub use lock::{Lock, lock, recovering};
 pub use netns::{netns_inum, within};
 pub use program::run;
 pub use state::State;

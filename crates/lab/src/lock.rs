@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 const BLINK: Duration = Duration::from_millis(5);
 
-/// The right to measure on this host, until dropped. The kernel takes it back when the process ends,
+/// The right to measure on this host, or to put back what others left, until dropped. The kernel takes it back when the process ends,
 /// however it ends.
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
@@ -32,7 +32,24 @@ pub fn lock() -> Result<Lock, LabError> {
     State::from_env().lock()
 }
 
+/// The right to put back what killed runs left, which one process has at a time and the others wait for; see [`State::recovering`].
+pub fn recovering() -> Result<Option<Lock>, LabError> {
+    State::from_env().recovering()
+}
+
 impl State {
+    /// Waits until no other process puts anything back. `None` where nothing was ever written down.
+    ///
+    /// Errors: another process takes too long, which the error names; the directory can't be used, or isn't this user's alone.
+    pub fn recovering(&self) -> Result<Option<Lock>, LabError> {
+        if !self.is_there()? {
+            return Ok(None);
+        }
+        let (path, file) = self.file("recovery.lock")?;
+        wait_for(&file, &path, || false)?;
+        Ok(Some(Lock { file }))
+    }
+
     /// Takes the lock (flock(2) on the directory's file `lock`), without waiting.
     ///
     /// Errors: another process measures, which the error names; the directory can't be written, or isn't this user's alone.

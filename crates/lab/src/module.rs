@@ -1,6 +1,6 @@
 //! A module of ours in the running kernel, which reads the counter with interrupts off (paper 002 §2.2, experiment 1b). It is compiled
-//! against the headers of the running kernel, where they are there, and taken out again: when what holds it is dropped; after a kill, by
-//! the next start.
+//! against the headers of the running kernel, where they are there, and taken out again: when what holds it is dropped, or after a
+//! kill.
 
 use crate::error::LabError;
 use crate::settings::{self, Noted};

@@ -18,7 +18,11 @@ pub(crate) struct Owner {
 impl Owner {
     /// This process.
     pub(crate) fn current() -> Owner {
-        let pid = process::id();
+        Owner::of(process::id())
+    }
+
+    /// The process that has a pid now, if one does.
+    pub(crate) fn of(pid: u32) -> Owner {
         Owner { pid, started: Process::living(pid).map_or(0, |own| own.started), boot: boot_id() }
     }
 

@@ -36,7 +36,7 @@ impl Process {
     }
 
     /// The same, unless it is dead.
-    pub(crate) fn living(pid: u32) -> Option<Process> {
+    pub fn living(pid: u32) -> Option<Process> {
         Process::of(pid).filter(|process| !matches!(process.state, 'Z' | 'X' | 'x'))
     }
 

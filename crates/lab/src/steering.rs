@@ -1,5 +1,5 @@
 //! An interface's interrupts and queues on one core for as long as a run lasts (paper 001 §2: "the best accuracy is guaranteed
-//! when each CPU core processes IRQs of a specific network interface"), and put back after it, after a kill by the next start.
+//! when each CPU core processes IRQs of a specific network interface"), and put back after it, also after a kill.
 
 use crate::change::{self, Change, Outcome};
 use crate::error::LabError;

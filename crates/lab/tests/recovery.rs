@@ -1,13 +1,30 @@
-//! Runs that end badly: killed, half done, on a full disk, with a journal that was damaged.
+//! Runs that end badly: killed, half done, on a full disk, with a journal that was damaged; and who puts back what they left.
 
 mod common;
 
 use common::{CHILD, child, child_command, journal, namespaces, root, state, unique, wait_for_zombie};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::{Pid, getsid};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use usect_lab::processes::Process;
+use usect_lab::survivor::{Survivor, outlive};
 use usect_lab::{Lab, LabError, Shape, State, lock, run};
+
+/// This test binary again, as a process that runs `as_survivor` only.
+const SURVIVOR: &[&str] = &["as_survivor", "--exact", "--nocapture", "--test-threads=1"];
+
+/// Not a test: the process that puts back what a child of the tests leaves, whose number is its last argument.
+#[test]
+fn as_survivor() {
+    let Some(pid) = std::env::args().next_back().and_then(|last| last.parse().ok()) else { return };
+    outlive(pid).unwrap();
+    State::from_env().recover().unwrap();
+}
 
 /// Not a test: what the tests' child processes do, with USECT_STATE set.
 #[test]
@@ -16,6 +33,7 @@ fn as_child() {
     let (task, lab) = order.split_once(' ').unwrap();
     match task {
         "up" => hold(Lab::up(lab, Shape::Dut, 1500).unwrap()),
+        "survived" => hold((Survivor::start(SURVIVOR).unwrap(), Lab::up(lab, Shape::Dut, 1500).unwrap())),
         "lock" => hold(lock().unwrap()),
         "churn" => churn(lab),
         "unprivileged" => println!("said: {}", Lab::up(lab, Shape::Dut, 1500).unwrap_err()),
@@ -56,6 +74,74 @@ fn what_a_killed_run_left_is_removed() {
     let said = state.recover().unwrap();
     assert_eq!(said, [format!("removed lab {name:?}, which process {pid} left when it was killed")]);
     assert!(namespaces(&name).is_empty() && journal(&state).is_empty() && state.recover().unwrap().is_empty());
+}
+
+/// The process that waits for another one's death.
+fn survivor_of(pid: u32) -> u32 {
+    let waits = |other: &u32| {
+        let line = fs::read_to_string(format!("/proc/{other}/cmdline")).unwrap_or_default();
+        line.contains(&format!("\0{}\0", SURVIVOR[0])) && line.ends_with(&format!("\0{pid}\0"))
+    };
+    let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.into_iter().find(waits).unwrap()
+}
+
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "never: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_at_once_or_by_the_next_start_where_its_survivor_was_killed_too() {
+    if !root() {
+        return;
+    }
+    let (_directory, state) = state();
+    for survives in [true, false] {
+        let name = unique();
+        let mut child = child("survived", &state, &name);
+        let survivor = survivor_of(child.child.id());
+        let gone = || until("the survivor has ended", || Process::living(survivor).is_none());
+        if !survives {
+            kill(Pid::from_raw(survivor as i32), Signal::SIGKILL).unwrap();
+            gone();
+        }
+        child.kill();
+        gone();
+        wait_for_zombie(child.child.id());
+        let left = if survives { 0 } else { 3 };
+        assert_eq!((namespaces(&name).len(), state.recover().unwrap().len()), (left, left.min(1)));
+        assert!(namespaces(&name).is_empty() && journal(&state).is_empty());
+    }
+}
+
+#[test]
+fn a_survivor_keeps_nothing_open_takes_no_signals_and_is_gone_after_a_clean_end() {
+    let file = tempfile::tempfile().unwrap();
+    // As a shell hands it on.
+    fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
+    let before = (SigSet::thread_get_mask().unwrap(), sched_getaffinity(Pid::from_raw(0)).unwrap());
+    let survivor = Survivor::start(SURVIVOR).unwrap();
+    assert_eq!(before, (SigSet::thread_get_mask().unwrap(), sched_getaffinity(Pid::from_raw(0)).unwrap()));
+    let pid = survivor.pid();
+    let cores = sched_getaffinity(Pid::from_raw(pid as i32)).unwrap();
+    assert_eq!((0..CpuSet::count()).filter(|core| cores.is_set(*core).unwrap()).count(), 1);
+    let open = || fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let own = Pid::from_raw(pid as i32);
+    until("nothing of ours is open in it", || open() == 3 && getsid(Some(own)).unwrap() == own);
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t")).unwrap();
+    let blocked = u64::from_str_radix(blocked, 16).unwrap();
+    for signal in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGTSTP] {
+        assert_ne!(blocked & 1 << (signal as u32 - 1), 0, "{signal}");
+        kill(own, signal).unwrap();
+    }
+    assert!(Process::living(pid).is_some());
+    drop(survivor);
+    assert_eq!(Process::of(pid), None);
 }
 
 #[test]

@@ -130,6 +130,7 @@ fn steer(spec: &SteerSpec, cores: &[usize]) -> Result<Steering, RigError> {
 
 /// Puts away what runs that were killed left behind; one sentence for each.
 pub fn recover() -> Result<Vec<String>, RigError> {
+    let Some(_turn) = usect_lab::recovering()? else { return Ok(Vec::new()) };
     let mut said = cards::recover()?;
     said.extend(usect_lab::steering::recover()?);
     said.extend(usect_lab::companion::recover()?);

@@ -45,7 +45,8 @@ Profiles, several joined by +, or `default`, which changes nothing (paper 000 §
   busypoll   sockets that wait ask the card for 50 µs before they sleep
 
 What is changed, and what this host can't do, is told on standard error; the exit code is the command's. Every setting is written
-down before it is touched: after a kill -9 the next `usect` that measures, or `usect host restore`, puts it back.
+down before it is touched: after a kill -9 a second process puts it back at once; where that was killed too, the next `usect`
+that measures does, or `usect host restore`.
 
 Examples:
   usect host tune isolated+power -- usect compare scenarios/forwarder.toml --quick

@@ -1,5 +1,6 @@
 //! `usect dissect`: rows that are measured, rows that can't be, and what becomes of requests to a server that goes away.
 
+use crate::signals::{kill_alone, kill_both};
 use crate::world::{MEMCACHED, World, output, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -156,15 +157,20 @@ fn a_row_says_who_else_had_the_cores_and_what_was_interrupted_says_so() {
 }
 
 #[test]
-fn a_killed_run_leaves_a_memcached_that_the_next_one_ends() {
+fn the_memcached_of_a_killed_run_is_ended_at_once_or_by_the_next_one() {
     let Some(world) = world() else { return };
     if !has_memcached() {
         return;
     }
-    let mut run = world.start(&["dissect", "--only", "6b", "--lasts", "600s"]);
-    run.until("memcached runs", || memcached().is_some());
-    run.signal(Signal::SIGKILL);
-    run.end();
+    let started = || {
+        let mut run = world.start(&["dissect", "--only", "6b", "--lasts", "600s"]);
+        run.until("memcached runs", || memcached().is_some());
+        run
+    };
+    kill_alone(&mut started());
+    until("it is gone", || memcached().is_none().then_some(()));
+    world.assert_clean();
+    kill_both(&mut started());
     assert!(memcached().is_some());
     let said = world.succeeds(&["host", "restore"]).stdout;
     assert!(said.contains("ended memcached, which"), "{said}");

@@ -1,7 +1,8 @@
 //! Measurement functions: senders and receivers in namespaces of their own, freely paired; interrupts and queues on a core.
 
 use crate::compare::assert_adds_up;
-use crate::world::{World, namespaces, output};
+use crate::signals::{kill_alone, kill_both};
+use crate::world::{Started, World, namespaces, output};
 use nix::sys::signal::Signal;
 use usect_core::run::StreamRecord;
 
@@ -72,13 +73,15 @@ fn queues_are_steered_to_a_core_and_put_back() {
     let steer = "steer = [{ interface = \"r0\", netns = \"f-rx2\", core = 1 }]";
     let pairs = [("tx", "rx"), ("tx2", "rx2")];
     let steers = scenario(&world, "kernel", pairs, steer);
-    for signal in [Signal::SIGINT, Signal::SIGKILL] {
+    let interrupt: fn(&mut Started) = |run| {
+        run.signal(Signal::SIGINT);
+        run.end();
+    };
+    for (end, left) in [(interrupt, before.as_str()), (kill_alone, &before), (kill_both, "2")] {
         let mut run = world.start(&["compare", &steers, "--warmup", "0", "--duration", "60", "--runs", "1"]);
         run.until("the queue is steered", || steered() == "2");
-        run.signal(signal);
-        run.end();
-        // The second leaves it to the next start.
-        assert_eq!(steered(), if signal == Signal::SIGINT { before.clone() } else { "2".to_owned() });
+        end(&mut run);
+        assert_eq!(steered(), left);
     }
     let next = world.succeeds(&[
         "compare",

@@ -1,6 +1,7 @@
 //! `usect host`: what a test changed on purpose is found, and what `tune` changes is put back, however it ends.
 
-use crate::world::{World, names, until};
+use crate::signals::{command_of, kill_alone, kill_both};
+use crate::world::{Started, World, names, until};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -146,22 +147,37 @@ fn every_setting_is_as_before_when_the_command_is_done() {
     world.assert_clean();
 }
 
-#[test]
-fn every_setting_is_as_before_after_a_kill_and_the_next_start() {
-    let Some(world) = World::new() else { return };
-    let before = settings();
-    let own = confined(1);
-    let mut tune = world.start(&["host", "tune", ALL, "--", "sleep", "600"]);
+/// A command under every profile at once, that has begun.
+fn tuned(world: &World, before: &BTreeMap<PathBuf, String>) -> (Started, Pid) {
+    let tune = world.start(&["host", "tune", ALL, "--", "sleep", "600"]);
     // The last thing of all: the command.
-    let children = format!("/proc/{0}/task/{0}/children", tune.pid());
-    let sleep = until("the command runs", || fs::read_to_string(&children).ok()?.trim().parse::<i32>().ok());
-    assert!(!changed(&before).is_empty());
+    let sleep = until("the command runs", || command_of(tune.pid()));
+    assert!(!changed(before).is_empty());
+    (tune, Pid::from_raw(sleep))
+}
+
+#[test]
+fn every_setting_is_as_before_right_after_a_kill() {
+    let Some(world) = World::new() else { return };
+    let (before, own) = (settings(), confined(1));
+    let (mut tune, sleep) = tuned(&world, &before);
+    kill_alone(&mut tune);
+    assert_eq!(changed(&before), Vec::<PathBuf>::new());
+    assert_eq!(confined(1), own, "the first process may run where it could");
+    kill(sleep, Signal::SIGKILL).unwrap();
+    world.assert_clean();
+}
+
+#[test]
+fn every_setting_is_as_before_after_the_next_start_where_nobody_survived() {
+    let Some(world) = World::new() else { return };
+    let (before, own) = (settings(), confined(1));
+    let (mut tune, sleep) = tuned(&world, &before);
     // Whoever else wants to change something has to wait.
     assert!(world.usect(&["host", "tune", "quiet", "--", "true"]).refused().contains("already"));
     assert!(world.usect(&["host", "check"]).stderr.contains("holds a profile"));
     assert!(world.succeeds(&["host", "restore"]).stdout.contains("puts it back itself"));
-    tune.signal(Signal::SIGKILL);
-    tune.end();
+    kill_both(&mut tune);
     assert!(!changed(&before).is_empty(), "nobody has put it back yet");
     assert!(world.usect(&["host", "check"]).stderr.contains("a killed run left settings changed"));
     let said = world.succeeds(&["host", "restore"]).stdout;
@@ -169,7 +185,7 @@ fn every_setting_is_as_before_after_a_kill_and_the_next_start() {
     assert_eq!(changed(&before), Vec::<PathBuf>::new());
     assert_eq!(confined(1), own, "the first process may run where it could");
     assert!(world.succeeds(&["host", "restore"]).stdout.contains("nothing"));
-    kill(Pid::from_raw(sleep), Signal::SIGKILL).unwrap();
+    kill(sleep, Signal::SIGKILL).unwrap();
     world.assert_clean();
 }
 
@@ -257,8 +273,7 @@ fn a_signal_ends_the_command_and_everything_is_put_back() {
     let Some(world) = World::new() else { return };
     let before = settings();
     let mut tune = world.start(&["host", "tune", "quiet", "--", "sleep", "600"]);
-    let children = format!("/proc/{0}/task/{0}/children", tune.pid());
-    tune.until("the command runs", || fs::read_to_string(&children).is_ok_and(|pids| !pids.trim().is_empty()));
+    until("the command runs", || command_of(tune.pid()));
     tune.signal(Signal::SIGTERM);
     assert_eq!(tune.end().code(), Some(128 + 15), "{}", tune.printed());
     assert_eq!(changed(&before), Vec::<PathBuf>::new());

@@ -1,6 +1,7 @@
 //! `usect matrix`: every combination is measured or named, and what goes wrong in one cell leaves the others. That a known delay is found where
 //! it is shows in the guest of `make test-hw`, whose time is free of noise (`hardware.rs`).
 
+use crate::signals::{kill_alone, kill_both};
 use crate::world::{World, mount_tmpfs, until};
 use nix::mount::umount;
 use nix::sys::signal::{Signal, kill};
@@ -192,13 +193,18 @@ fn on_a_full_disk_a_trial_has_failed_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_killed_matrix_leaves_nothing_that_the_next_start_does_not_put_away() {
+fn what_a_killed_matrix_started_is_ended_at_once_or_by_the_next_start() {
     let Some(world) = world() else { return };
     let file = matrix(&world, "path = [\"bridge\"]\nload = [\"tcp\"]", 1);
-    let mut run = world.start(&["matrix", &file, "--quick", "--duration", "600"]);
-    run.until("it loads", || sender().is_some());
-    run.signal(Signal::SIGKILL);
-    run.end();
+    let started = || {
+        let mut run = world.start(&["matrix", &file, "--quick", "--duration", "600"]);
+        run.until("it loads", || sender().is_some());
+        run
+    };
+    kill_alone(&mut started());
+    until("nobody loads any more", || sender().is_none().then_some(()));
+    world.assert_clean();
+    kill_both(&mut started());
     let said = world.succeeds(&["host", "restore"]).stdout;
     assert!(said.contains("ended iperf3, which a killed run had started"), "{said}");
     until("nobody loads any more", || sender().is_none().then_some(()));

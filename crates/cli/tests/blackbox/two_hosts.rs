@@ -1,6 +1,7 @@
 //! `usect matrix` between two hosts. The far one is a namespace with a state directory of its own: its interface, its settings and its processes are
 //! nobody else's, and the way to it is a real sshd, or a program that stands for ssh where something goes wrong.
 
+use crate::signals::{kill_alone, kill_both};
 use crate::world::{OPENSSH, World, names, output, until};
 use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, kill};
@@ -150,7 +151,8 @@ fn agent() -> Option<u32> {
     with_words(&["agent", "r0"])
 }
 
-fn with_words(words: &[&str]) -> Option<u32> {
+/// A process with these words in its command line.
+pub(crate) fn with_words(words: &[&str]) -> Option<u32> {
     let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let has = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -233,12 +235,16 @@ fn either_end_may_die() {
     assert!(matches!(measured.trials[1].became, Became::Seen(_)), "{:?}", measured.trials[1]);
     assert_eq!(hosts.settings(), before);
     hosts.assert_far_clean();
-    // The near one: the far one puts its own back by itself, and the next start those of the near one.
+    // The near one: the far one puts its own back by itself, and the next start those of the near one, unless that has a survivor.
     let mut run = hosts.world.start(&args);
     run.until("it loads", loads);
     assert_ne!(hosts.settings()[3..], before[3..]);
-    run.signal(Signal::SIGKILL);
-    run.end();
+    kill_alone(&mut run);
+    hosts.assert_far_clean();
+    assert_eq!(hosts.settings(), before);
+    let mut run = hosts.world.start(&args);
+    run.until("it loads", loads);
+    kill_both(&mut run);
     hosts.assert_far_clean();
     assert_eq!(hosts.settings()[3..], before[3..]);
     let said = hosts.world.succeeds(&["host", "restore"]).stdout;
