@@ -25,6 +25,7 @@ mod page;
 mod plots;
 mod series;
 pub mod store;
+mod sudo;
 mod suite;
 mod sweep;
 mod table;

@@ -3,6 +3,7 @@
 
 use crate::hlog::{self, Log};
 use crate::page::{self, PageError};
+use crate::sudo;
 use crate::suite::csv;
 use crate::{ClientHistograms, Histograms};
 use jiff::{Timestamp, Zoned};
@@ -91,12 +92,12 @@ pub struct RunFolder {
 /// `slug` (`20261121-023212-forwarder`), with a number behind it where that is taken.
 pub fn create(root: &Path, slug: &str) -> Result<RunFolder, StoreError> {
     let runs = root.join("runs");
-    fs::create_dir_all(&runs).map_err(|reason| StoreError::Create { path: runs.clone(), reason })?;
+    sudo::create_dir_all(&runs).map_err(|reason| StoreError::Create { path: runs.clone(), reason })?;
     let stem = format!("{}-{}", Zoned::now().strftime("%Y%m%d-%H%M%S"), plain(slug));
     let mut id = stem.clone();
     for number in 2.. {
         let path = runs.join(&id);
-        match fs::create_dir(&path) {
+        match sudo::create_dir(&path) {
             Ok(()) => return Ok(RunFolder { path, id, saved: AtomicBool::new(false) }),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => id = format!("{stem}-{number}"),
             Err(reason) => return Err(StoreError::Create { path: runs, reason }),
@@ -189,10 +190,11 @@ pub fn write_page(path: &Path, page: &str) -> Result<(), StoreError> {
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
     let path = folder.join(name);
     let attempt = || {
-        fs::create_dir_all(folder)?;
+        sudo::create_dir_all(folder)?;
         let mut file = tempfile::Builder::new().prefix(".unfinished-").permissions(readable()).tempfile_in(folder)?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
+        sudo::hand_over(file.as_file(), file.path());
         file.persist(&path)?;
         Ok(())
     };

@@ -5,12 +5,15 @@ mod common;
 
 use proptest::prelude::*;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use usect_core::gathered::Gathered;
+use usect_core::monitor::Entry;
 use usect_core::run::Run;
 use usect_core::trial::TrialResult;
 use usect_report::StoredRun;
+use usect_report::monitor::log::Log;
 use usect_report::store::{self, RunFolder, StoreError};
 
 fn saved(root: &Path) -> (PathBuf, usect_report::StoredRun) {
@@ -187,6 +190,49 @@ fn a_full_disk_leaves_no_half_written_file() {
         if run_fits {
             assert_eq!(store::open(&path).unwrap().run.clients.len(), 4, "the run is kept, only its page is lacking");
         }
+    }
+}
+
+/// Where `as_sudo` stores.
+const FOLDER: &str = "USECT_REPORT_TEST_FOLDER";
+
+/// Not a test: what another one has a process do that thinks that sudo started it.
+#[test]
+fn as_sudo() {
+    let Some(root) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    saved(&root.join("new").join("newer"));
+    store::write_page(&root.join("page.html"), "page").unwrap();
+    store::add_calibrations(&root.join("calibration.json"), Vec::new()).unwrap();
+    let (mut log, _) = Log::open(&root.join("log")).unwrap();
+    log.write(&Entry::Failure { at: "2026-11-21T00:00:00Z".parse().unwrap(), why: "a test".into() }).unwrap();
+}
+
+/// Owners of what is in a folder.
+fn owners(folder: &Path) -> Vec<(PathBuf, u32)> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let with_inside = |path: PathBuf| {
+        let own = (path.clone(), path.symlink_metadata().unwrap().uid());
+        let inside = if path.is_dir() { owners(&path) } else { Vec::new() };
+        [vec![own], inside].concat()
+    };
+    paths.flat_map(with_inside).collect()
+}
+
+#[test]
+fn what_sudo_stored_belongs_to_its_caller_where_the_folder_does() {
+    const CALLER: &str = "12345";
+    if !usect_testing::root() {
+        return;
+    }
+    for (owner, expected) in [(12_345, 12_345), (54_321, 0)] {
+        let root = tempfile::tempdir().unwrap();
+        chown(root.path(), Some(owner), Some(owner)).unwrap();
+        let mut sudo = Command::new(std::env::current_exe().unwrap());
+        sudo.args(["as_sudo", "--exact"]).env(FOLDER, root.path()).env("SUDO_UID", CALLER).env("SUDO_GID", CALLER);
+        assert!(sudo.output().unwrap().status.success());
+        let owners = owners(root.path());
+        // Folders, the run, its page and distributions, another page, calibrations, a day of a log.
+        assert!(owners.len() > 12 && owners.iter().all(|(_, user)| *user == expected), "{owners:?}");
     }
 }
 

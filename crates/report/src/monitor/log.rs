@@ -4,6 +4,7 @@
 //! not be written is kept and tried again with the next entry.
 
 use crate::store::StoreError;
+use crate::sudo;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::collections::VecDeque;
@@ -48,7 +49,7 @@ pub struct Before {
 impl Log {
     /// Opens a log, or begins one.
     pub fn open(folder: &Path) -> Result<(Log, Before), StoreError> {
-        fs::create_dir_all(folder).map_err(|reason| StoreError::Create { path: folder.to_owned(), reason })?;
+        sudo::create_dir_all(folder).map_err(|reason| StoreError::Create { path: folder.to_owned(), reason })?;
         let files = files(folder)?;
         let torn = files.last().map(|last| mend(last)).transpose()?.flatten();
         let log = Log { folder: folder.to_owned(), waiting: VecDeque::new(), dropped: 0, start: None };
@@ -227,7 +228,11 @@ fn length_of_lines(file: &mut File, length: u64) -> io::Result<u64> {
 }
 
 fn append_to(path: &Path) -> io::Result<File> {
-    File::options().append(true).create(true).open(path)
+    // What is there already isn't ours to hand over.
+    match File::options().append(true).create_new(true).open(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => File::options().append(true).create(true).open(path),
+        made => made.inspect(|made| sudo::hand_over(made, path)),
+    }
 }
 
 /// Appends a line so that it survives a loss of power, behind what is whole of those before; or not at all.
