@@ -84,8 +84,12 @@ pub fn outlive(pid: u32) -> io::Result<()> {
     }
     // It was started by another name.
     std::fs::write("/proc/self/comm", PROGRAM)?;
-    io::copy(&mut io::stdin().lock(), &mut io::sink())?;
-    // Its files are closed a moment before it is dead.
+    await_death(&owner, io::stdin().lock())
+}
+
+/// Waits until a process is dead which has the other end of a pipe. Its files are closed a moment before.
+fn await_death(owner: &Owner, mut pipe: impl io::Read) -> io::Result<()> {
+    io::copy(&mut pipe, &mut io::sink())?;
     let begun = Instant::now();
     while owner.alive() {
         if begun.elapsed() > PATIENCE {
@@ -94,4 +98,18 @@ pub fn outlive(pid: u32) -> io::Result<()> {
         std::thread::sleep(BLINK);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_files_are_closed_is_not_dead_yet() {
+        let mut child = Command::new("sleep").arg("1").spawn().unwrap();
+        let owner = Owner::of(child.id());
+        await_death(&owner, io::empty()).unwrap();
+        assert!(!owner.alive());
+        child.wait().unwrap();
+    }
 }
