@@ -42,9 +42,11 @@ const READINGS: [&str; 17] = [
 ];
 
 impl Environment {
-    /// Adds or replaces a fact.
+    /// Adds or replaces a fact. Part of a key may be a name that a kernel or a driver chose (`haltpoll idle`): what keys don't have,
+    /// white space and control characters, becomes `_`.
     pub fn set(&mut self, key: impl Into<String>, value: impl ToString) {
-        self.0.insert(key.into(), value.to_string());
+        let of_key = |c: char| if c.is_whitespace() || c.is_control() { '_' } else { c };
+        self.0.insert(key.into().chars().map(of_key).collect(), value.to_string());
     }
 
     /// A fact's value.
@@ -94,6 +96,15 @@ pub fn cpu_list(text: &str) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_from_outside_become_keys() {
+        let mut facts = Environment::default();
+        facts.set("cpu.0.idle.haltpoll idle", "0 us");
+        facts.set("softirqs.a\tb\u{7}.eth0.100", 1);
+        let keys: Vec<&str> = facts.facts().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["cpu.0.idle.haltpoll_idle", "softirqs.a_b_.eth0.100"]);
+    }
 
     #[test]
     fn only_what_differs_is_listed() {
