@@ -34,7 +34,7 @@ pub mod tune;
 
 pub use error::LabError;
 pub use lab::{Lab, LabInfo, TapLinks, down, list, recover};
-pub use link::{Link, cards, check_route, line_bits, link, named, receive_queues};
+pub use link::{Link, cards, check_route, line_bits, link, named, peer, receive_queues};
 pub use lock::{Lock, lock, recovering};
 pub use netns::{netns_inum, within};
 pub use program::run;

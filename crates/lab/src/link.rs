@@ -46,6 +46,11 @@ impl Link {
 struct Shown {
     ifindex: u32,
     ifname: String,
+    /// The other end of a veth pair, by name in the same namespace, else by index.
+    link: Option<String>,
+    link_index: Option<u32>,
+    /// That other namespace, as this one numbers it.
+    link_netnsid: Option<i64>,
     #[serde(default)]
     flags: Vec<String>,
     mtu: usize,
@@ -80,6 +85,46 @@ pub fn link(netns: Option<&str>, interface: &str) -> Result<Link, LabError> {
         known: enumerate(&known()),
     })?;
     resolved(netns, found)
+}
+
+/// A namespace as another one numbers it, and `ip netns` names it.
+#[derive(Debug, Deserialize)]
+struct Numbered {
+    nsid: i64,
+    name: Option<String>,
+}
+
+/// The other end of a veth pair; `None` where it is in a namespace that has no name and isn't the caller's.
+///
+/// Errors: the interface or its namespace is gone.
+pub fn peer(near: &Link) -> Result<Option<Link>, LabError> {
+    let links = shown(near.netns.as_deref())?;
+    let Some(own) = links.iter().find(|shown| shown.ifindex == near.index) else { return Ok(None) };
+    if let Some(name) = &own.link {
+        return link(near.netns.as_deref(), name).map(Some);
+    }
+    let Some((index, nsid)) = own.link_index.zip(own.link_netnsid) else { return Ok(None) };
+    let far = name_of(near.netns.as_deref(), nsid)?;
+    let links = shown(far.as_deref())?;
+    let Some(found) = links.iter().find(|shown| shown.ifindex == index) else { return Ok(None) };
+    // Without a name it may be the caller's own, if that has the near end for its interface's other.
+    let back = || found.link_netnsid.map_or(Ok(None), |nsid| name_of(None, nsid));
+    if far.is_none() && (found.link_index != Some(near.index) || back()? != near.netns) {
+        return Ok(None);
+    }
+    resolved(far.as_deref(), found).map(Some)
+}
+
+/// The name of a namespace that another one numbers.
+fn name_of(netns: Option<&str>, nsid: i64) -> Result<Option<String>, LabError> {
+    let text = run(netns, "ip", &["-json", "netns", "list-id"])?;
+    let all: Vec<Numbered> = if text.trim().is_empty() {
+        Vec::new()
+    } else {
+        serde_json::from_str(&text)
+            .map_err(|e| LabError::Output { command: "ip -json netns".to_owned(), why: e.to_string() })?
+    };
+    Ok(all.into_iter().find(|numbered| numbered.nsid == nsid).and_then(|numbered| numbered.name))
 }
 
 /// Looks up what a user named: `INTERFACE[@NAMESPACE]`.

@@ -230,6 +230,11 @@ impl Opening<'_> {
             }
             hooks.push((place.0, place.1, client.behind()?));
         }
+        // After the receiver, which makes the far end of a bare wire take frames.
+        self.open_veth(&mut client, &ends.tx)?;
+        if trial.traffic.mode.returns() {
+            self.open_veth(&mut client, &ends.rx)?;
+        }
         Ok(Opened::alone(Box::new(client)))
     }
 

@@ -14,6 +14,7 @@ mod path;
 pub mod place;
 mod sampling;
 mod trial;
+mod veth;
 
 pub use sampling::Progress;
 pub use trial::Standing;

@@ -113,6 +113,7 @@ pub(crate) struct Loaded {
     generate: OwnedFd,
     receive: OwnedFd,
     reflect: OwnedFd,
+    pass: OwnedFd,
     /// It is empty as soon as nobody has it open.
     behind: MapHandle,
     #[cfg(test)]
@@ -137,6 +138,7 @@ impl Loaded {
             generate: own(skel.progs.generate.as_fd())?,
             receive: own(skel.progs.receive.as_fd())?,
             reflect: own(skel.progs.reflect.as_fd())?,
+            pass: own(skel.progs.pass.as_fd())?,
             behind: handle(MapHandle::try_from(&skel.maps.behind))?,
             #[cfg(test)]
             probe_bucket: own(skel.progs.probe_bucket.as_fd())?,
@@ -174,6 +176,8 @@ pub struct KernelClient {
     core: usize,
     clock: Clock,
     links: Vec<OwnedFd>,
+    /// Programs at far ends of veths, for as long as anybody sends to them.
+    passes: Vec<OwnedFd>,
     notes: Vec<String>,
     stop: Arc<AtomicBool>,
 }
@@ -203,13 +207,16 @@ impl KernelClient {
         let loaded = Loaded::new(&Config { sent: flow, expected, traffic: traffic.clone() })?;
         let frame = Template::plain(&flow, traffic.frame_size);
         let notes = vec!["payload not read: damage shows only in the IP header or the length".to_owned()];
-        Ok(KernelClient { loaded, traffic, frame, tx, core, clock, links: Vec::new(), notes, stop })
+        Ok(KernelClient { loaded, traffic, frame, tx, core, clock, links: Vec::new(), passes: Vec::new(), notes, stop })
     }
 
     /// Attaches the receiver to an interface of the calling thread's namespace: the receiver's one way,
     /// the sender's for a round trip.
     pub fn attach_receiver(&mut self, ifindex: u32) -> Result<(), XdpError> {
-        self.attach("receiver", ifindex)
+        let (link, mode) = attach(&self.loaded.receive, "receiver", ifindex)?;
+        self.links.push(link);
+        self.notes.push(format!("in-kernel receiver, {mode} XDP"));
+        Ok(())
     }
 
     /// Where the receiver of another client may stand at the same interface.
@@ -229,15 +236,19 @@ impl KernelClient {
 
     /// Attaches the reflector of a round trip to an interface of the calling thread's namespace.
     pub fn attach_reflector(&mut self, ifindex: u32) -> Result<(), XdpError> {
-        self.attach("reflector", ifindex)
+        let (link, mode) = attach(&self.loaded.reflect, "reflector", ifindex)?;
+        self.links.push(link);
+        self.notes.push(format!("in-kernel reflector, {mode} XDP"));
+        Ok(())
     }
 
-    fn attach(&mut self, role: &str, ifindex: u32) -> Result<(), XdpError> {
-        let program = if role == "receiver" { &self.loaded.receive } else { &self.loaded.reflect };
-        let (link, mode) = sys::attach_xdp(program.as_fd(), ifindex)
-            .map_err(|e| XdpError::os(format!("attaching the in-kernel {role} to interface {ifindex}"), &e))?;
-        self.links.push(link);
-        self.notes.push(format!("in-kernel {role}, {mode} XDP"));
+    /// Attaches a program that passes everything to an interface of the calling thread's namespace, the far end of a veth, so
+    /// that it takes what the near one sends. It goes with the client.
+    pub fn attach_pass(&mut self, ifindex: u32, name: &str) -> Result<(), XdpError> {
+        let (link, mode) = attach(&self.loaded.pass, "program that passes all", ifindex)?;
+        self.passes.push(link);
+        self.notes
+            .push(format!("a program that passes all at `{name}`, {mode} XDP, for a veth takes no frames of XDP else"));
         Ok(())
     }
 
@@ -344,6 +355,11 @@ impl KernelClient {
         };
         Ok(Outcome { measurement, slow: state.stamps.slow(), watched: vec![watched] })
     }
+}
+
+fn attach(program: &OwnedFd, role: &str, ifindex: u32) -> Result<(OwnedFd, sys::XdpMode), XdpError> {
+    let attached = sys::attach_xdp(program.as_fd(), ifindex);
+    attached.map_err(|e| XdpError::os(format!("attaching the in-kernel {role} to interface {ifindex}"), &e))
 }
 
 fn generator_failed(error: io::Error) -> ClientError {

@@ -1,7 +1,7 @@
 //! `usect lab`, and `usect measure` in a lab.
 
 use crate::compare::assert_adds_up;
-use crate::world::{World, links, namespaces};
+use crate::world::{World, links, namespaces, output};
 use serde_json::Value;
 use usect_core::run::Run;
 
@@ -47,6 +47,38 @@ fn measured(world: &World, tx: &str, rx: &str, more: &[&str]) -> Run {
     let args = ["measure", "--tx", tx, "--rx", rx, "--rate", "10k", "--warmup", "0", "--duration", "0.2"];
     let done = world.succeeds(&[&args[..], &["--runs", "1", "--json"], more].concat());
     serde_json::from_str(&done.stdout).unwrap_or_else(|e| panic!("not one JSON document: {e}: {}", done.stdout))
+}
+
+/// A veth whose other end has neither an XDP program nor GRO drops what the kernel engine sends, and nobody counts it.
+#[test]
+fn the_kernel_engine_opens_veths_that_are_ours_and_names_others() {
+    let Some(world) = World::new() else { return };
+    world.succeeds(&["lab", "up", "v", "--dut"]);
+    output("ip", &["-n", "v-dut", "link", "add", "br0", "up", "type", "bridge"]);
+    for end in ["d0", "d1"] {
+        output("ip", &["-n", "v-dut", "link", "set", end, "master", "br0"]);
+        output("ip", &["netns", "exec", "v-dut", "ethtool", "-K", end, "gro", "off"]);
+    }
+    for (mode, ends) in [(&[][..], &["d0"][..]), (&["--round-trip"], &["d0", "d1"])] {
+        let run = measured(&world, "kernel:t0@v-tx", "kernel:r0@v-rx", mode);
+        let seen = &run.clients[0].measured;
+        assert!(seen.counts.received > 0, "{mode:?}: {:?}", seen.counts);
+        for end in ends {
+            assert!(seen.notes.iter().any(|note| note.contains(&format!("passes all at `{end}`"))), "{:?}", seen.notes);
+            assert!(links(&["-n", "v-dut", "-j", "link", "show", "dev", end])[0].get("xdp").is_none());
+        }
+    }
+    output("ip", &["netns", "add", "elsewhere"]);
+    output(
+        "ip",
+        &["link", "add", "x0", "up", "netns", "v-tx", "type", "veth", "peer", "name", "y0", "netns", "elsewhere"],
+    );
+    output("ip", &["-n", "elsewhere", "link", "set", "y0", "up"]);
+    let said = world.refuses(&["measure", "--tx", "kernel:x0@v-tx", "--rx", "kernel:r0@v-rx", "--quick"]);
+    assert!(said.contains("`ip netns exec elsewhere ethtool -K y0 gro on`"), "{said}");
+    output("ip", &["netns", "del", "elsewhere"]);
+    world.succeeds(&["lab", "down", "v"]);
+    world.assert_clean();
 }
 
 #[test]

@@ -2,7 +2,8 @@
  *
  * The in-kernel client: `generate` is run by BPF_PROG_TEST_RUN with live frames, once per frame, waits
  * until the frame is due, stamps it out of band and sends it; `receive` sits at the receiver's interface
- * and reads the stamps; `reflect` sits there instead in round-trip mode. No payload byte is touched.
+ * and reads the stamps; `reflect` sits there instead in round-trip mode; `pass` makes the far end of a veth take what
+ * is sent here. No payload byte is touched.
  */
 #include "stamps.bpf.h"
 
@@ -213,6 +214,13 @@ int reflect(struct xdp_md *ctx)
 	swap2(frame + 28, frame + 32);
 	swap2(frame + 34, frame + 36);
 	return XDP_TX;
+}
+
+/* A veth drops what its peer sends by XDP unless it polls by NAPI (veth_xdp_xmit), which any program makes it do. */
+SEC("xdp")
+int pass(struct xdp_md *ctx)
+{
+	return XDP_PASS;
 }
 
 /* For the test that holds bucket() to its twin in Rust. */
