@@ -2,17 +2,17 @@
 //! a kill.
 
 use crate::error::LabError;
+use crate::group::Group;
 use crate::netns::within;
 use crate::owner::Owner;
 use crate::processes::numbers;
 use crate::program::unstarted;
 use crate::settings::{self, Noted};
-use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::io::Read;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 #[must_use = "the program is ended when this is dropped"]
 pub struct Companion {
-    child: Child,
+    group: Group,
     /// Read all the time: a program whose output nobody takes stops.
     output: Option<Output>,
     complaints: Option<Output>,
@@ -64,21 +64,20 @@ impl Companion {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // A Ctrl-C at the terminal is for us, who end it.
-        command.process_group(0);
-        let mut child = within(netns, || command.spawn())?.map_err(|e| unstarted(program, args, e))?;
-        let (output, complaints) = (child.stdout.take().map(Output::read), child.stderr.take().map(Output::read));
-        Ok(Companion { child, output, complaints, mark, _noted: noted })
+        let mut group = within(netns, || Group::start(&mut command))?.map_err(|e| unstarted(program, args, e))?;
+        let (output, complaints) = group.outputs();
+        let (output, complaints) = (output.map(Output::read), complaints.map(Output::read));
+        Ok(Companion { group, output, complaints, mark, _noted: noted })
     }
 
     /// Its process.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.group.pid()
     }
 
     /// Whether it has ended by itself, and how.
     pub fn ended(&mut self) -> Option<String> {
-        self.child.try_wait().ok().flatten().map(|status| status.to_string())
+        self.group.ended().ok().flatten().map(|status| status.to_string())
     }
 
     /// What it printed, and the line that it complained with, once it has ended: the first one that tells of an error, or the last. At that
@@ -86,7 +85,7 @@ impl Companion {
     pub fn output(mut self, due: Instant) -> (String, Option<String>) {
         self.wait(due.saturating_duration_since(Instant::now()));
         if self.ended().is_none() {
-            let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT);
+            self.group.signal(Signal::SIGINT);
             self.wait(PATIENCE);
         }
         self.end();
@@ -98,22 +97,20 @@ impl Companion {
         (text(self.output.take()), complaint)
     }
 
-    fn wait(&mut self, patience: Duration) {
+    fn wait(&self, patience: Duration) {
         let begun = Instant::now();
-        while self.child.try_wait().is_ok_and(|ended| ended.is_none()) && begun.elapsed() < patience {
+        while self.group.ended().is_ok_and(|ended| ended.is_none()) && begun.elapsed() < patience {
             std::thread::sleep(BLINK);
         }
     }
 
     /// Ends it, and whatever it started.
     fn end(&mut self) {
-        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
-            let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
+        if self.group.ended().is_ok_and(|ended| ended.is_none()) {
+            self.group.signal(Signal::SIGTERM);
             self.wait(PATIENCE);
         }
-        let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.group.end();
         end(&self.mark);
     }
 }

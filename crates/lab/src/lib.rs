@@ -13,6 +13,7 @@ pub mod companion;
 mod cpuset;
 pub mod ends;
 mod error;
+mod group;
 mod journal;
 mod lab;
 mod link;

@@ -3,16 +3,14 @@
 //! kill.
 
 use crate::error::LabError;
+use crate::group::Group;
 use crate::settings::{self, Noted};
 use crate::state::State;
 use nix::errno::Errno;
 use nix::kmod::{DeleteModuleFlags, ModuleInitFlags, delete_module, finit_module};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -121,16 +119,12 @@ fn compile(headers: &Path, folder: &Path, stop: &AtomicBool) -> Result<PathBuf, 
     for name in INHERITED {
         make.env_remove(name);
     }
-    // In a file: a pipe that nobody reads meanwhile would stop it. In a group of its own: a Ctrl-C is for us, who end it.
-    make.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).process_group(0);
-    let mut child = make.spawn().map_err(|e| format!("make can't be run: {e}"))?;
+    // In a file: a pipe that nobody reads meanwhile would stop it.
+    make.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+    let make = Group::start(&mut make).map_err(|e| format!("make can't be run: {e}"))?;
     let ended = loop {
-        match child.try_wait() {
-            Ok(None) if stop.load(Relaxed) => {
-                let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
-                let _ = child.wait();
-                return Err("compiling it was interrupted by the user".into());
-            }
+        match make.ended() {
+            Ok(None) if stop.load(Relaxed) => return Err("compiling it was interrupted by the user".into()),
             Ok(None) => std::thread::sleep(BLINK),
             Ok(Some(ended)) => break ended,
             Err(e) => return Err(format!("make can't be waited for: {e}")),
