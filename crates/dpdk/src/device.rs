@@ -15,21 +15,57 @@ use usect_port::{BATCH, Caps, Found, Port, Receive, Transmit};
 /// Longest wait for the device to take a batch, before it is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Why the last device that could not be closed was left open, until somebody asks.
+static LEFT_OPEN: Mutex<Option<DpdkError>> = Mutex::new(None);
+
 /// A device, closed and removed when both halves are gone.
 #[derive(Debug)]
-pub(crate) struct Opened(pub(crate) Device, Mutex<()>);
+pub(crate) struct Opened(pub(crate) Device, Mutex<Registers>);
 
-// SAFETY: the device's own calls are made from one thread at a time (opening, closing; reading its clock, under the
-// lock) or are per queue and direction, each of which one half owns, as one thread reads the stamps of each
-// direction; pools may be used from any thread.
+// SAFETY: the device's own calls are made from one thread at a time (opening, closing; its registers, under the lock) or are
+// per queue and direction, each of which one half owns, as one thread reads the stamps of each direction; pools may be used
+// from any thread.
 unsafe impl Send for Opened {}
 // SAFETY: as above.
 unsafe impl Sync for Opened {}
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // SAFETY: it was opened, and nobody uses it any more.
-        unsafe { ffi::usect_dpdk_close(&raw mut self.0) };
+        let device = &mut *self;
+        // In a thread of its own, which stays in the device's namespace until it ends.
+        let closed = std::thread::scope(|scope| scope.spawn(|| device.close()).join());
+        let Err(error) = closed.expect("closing a device does not panic") else { return };
+        let why = format!("its network namespace can't be entered to close it, so it stays open: {error}");
+        *LEFT_OPEN.lock().expect("no holder panics") = Some(DpdkError::device(&driver(&self.0), why));
+    }
+}
+
+/// Fails where a device could not be closed since this was last asked.
+pub fn closed() -> Result<(), DpdkError> {
+    LEFT_OPEN.lock().expect("no holder panics").take().map_or(Ok(()), Err)
+}
+
+/// What drivers keep a state for that two threads must not touch at once: whoever reads has it for itself.
+#[derive(Debug)]
+pub(crate) struct Registers {
+    id: u16,
+}
+
+impl Registers {
+    fn ticks(&mut self, clock: u8) -> io::Result<u64> {
+        let mut ticks = 0;
+        // SAFETY: `ticks` is valid for writes, and the device is open.
+        match unsafe { ffi::usect_dpdk_clock(self.id, clock.into(), &raw mut ticks) } {
+            0 => Ok(ticks),
+            failed => Err(io::Error::from_raw_os_error(-failed)),
+        }
+    }
+
+    fn counters(&mut self) -> Option<Counters> {
+        let mut counters = Counters::default();
+        // SAFETY: `counters` is valid for writes, and the device is open.
+        let failed = unsafe { ffi::usect_dpdk_counters(self.id, &raw mut counters) };
+        (failed == 0).then_some(counters)
     }
 }
 
@@ -37,6 +73,7 @@ impl Drop for Opened {
 /// card's stamps where `stamps` asks for them. What a virtual device opens of the system, it opens in the calling
 /// thread's namespace.
 pub fn open(device: &str, largest: usize, stamps: bool) -> Result<Port<DpdkTx, DpdkRx>, DpdkError> {
+    closed()?;
     if is_pci(device) {
         check_pci(device)?;
     }
@@ -62,7 +99,8 @@ pub fn open(device: &str, largest: usize, stamps: bool) -> Result<Port<DpdkTx, D
     let note = format!("DPDK, {}{pretends}", driver(&opened));
     let caps = Caps { frames: true, blocks: false, note, stamps: Vec::new() };
     let by_card = if opened.arrivals == ffi::NO_CLOCK { Vec::new() } else { vec![Point::CardIn] };
-    let opened = Arc::new(Opened(opened, Mutex::new(())));
+    let registers = Mutex::new(Registers { id: opened.id });
+    let opened = Arc::new(Opened(opened, registers));
     let tx = DpdkTx { device: opened.clone(), frames: [Frame::NONE; BATCH], ready: false, caps: caps.clone() };
     Ok(Port {
         tx,
@@ -174,22 +212,21 @@ impl DpdkTx {
 }
 
 impl Opened {
-    /// Reads one of its clocks, for which drivers keep a state that two threads must not touch at once.
-    pub(crate) fn ticks(&self, clock: u8) -> io::Result<u64> {
-        let _alone = self.1.lock().expect("no holder panics");
-        let mut ticks = 0;
-        // SAFETY: `ticks` is valid for writes, and the device is open.
-        match unsafe { ffi::usect_dpdk_clock(self.0.id, clock.into(), &raw mut ticks) } {
-            0 => Ok(ticks),
+    fn close(&mut self) -> io::Result<()> {
+        // SAFETY: it was opened, and nobody uses it any more.
+        match unsafe { ffi::usect_dpdk_close(&raw mut self.0) } {
+            0 => Ok(()),
             failed => Err(io::Error::from_raw_os_error(-failed)),
         }
     }
 
+    /// Reads one of its clocks.
+    pub(crate) fn ticks(&self, clock: u8) -> io::Result<u64> {
+        self.1.lock().expect("no holder panics").ticks(clock)
+    }
+
     fn counters(&self) -> Option<Counters> {
-        let mut counters = Counters::default();
-        // SAFETY: `counters` is valid for writes.
-        let failed = unsafe { ffi::usect_dpdk_counters(self.0.id, &raw mut counters) };
-        (failed == 0).then_some(counters)
+        self.1.lock().expect("no holder panics").counters()
     }
 }
 
@@ -199,8 +236,14 @@ impl Transmit for DpdkTx {
     }
 
     fn prepare(&mut self, template: &[u8]) {
-        // SAFETY: every buffer of the pool has room for the largest frame that it was opened for.
-        unsafe { ffi::usect_dpdk_fill(self.device.0.tx_pool, template.as_ptr(), template.len() as u32) };
+        // SAFETY: the template is valid for reads of its length; whether buffers have room for it is checked.
+        let failed = unsafe { ffi::usect_dpdk_fill(self.device.0.tx_pool, template.as_ptr(), template.len() as u32) };
+        assert_eq!(
+            failed,
+            0,
+            "a frame of {} bytes is larger than the buffers that the device was opened with",
+            template.len()
+        );
     }
 
     #[inline]
@@ -218,6 +261,7 @@ impl Transmit for DpdkTx {
             // SAFETY: the buffer is ours, and has this room.
             let room = unsafe { std::slice::from_raw_parts_mut(frame.data, frame.room as usize) };
             let Some(length) = fill(room) else { break };
+            assert!(length <= room.len(), "a frame of {length} bytes in a buffer of {}", room.len());
             frame.length = length as u32;
             filled += 1;
         }
@@ -287,5 +331,34 @@ impl DpdkRx {
         if let (0, Some(number)) = (failed, probes.frame.number(bytes)) {
             *probes.last.lock().expect("no holder panics") = Some((number, ns));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::IntoRawFd;
+
+    /// Its namespace is none: DPDK must not be asked to take anything off interfaces of another.
+    #[test]
+    fn a_device_whose_namespace_cannot_be_entered_stays_open_which_is_told() {
+        let device = Device {
+            id: u16::MAX,
+            mac: [0; 6],
+            driver: "net_af_xdp".bytes().map(|c| c as _).chain([0; 22]).collect::<Vec<_>>().try_into().unwrap(),
+            tx_pool: std::ptr::null_mut(),
+            rx_pool: std::ptr::null_mut(),
+            netns: File::open("/dev/null").unwrap().into_raw_fd(),
+            timesync: 0,
+            arrivals: ffi::NO_CLOCK,
+        };
+        let netns = device.netns;
+        drop(Opened(device, Mutex::new(Registers { id: u16::MAX })));
+        let said = closed().unwrap_err().to_string();
+        assert!(said.contains("net_af_xdp") && said.contains("stays open: Invalid argument"), "{said}");
+        assert_eq!(closed(), Ok(()), "once");
+        // As DPDK's is left, so is what is needed to close it.
+        assert!(std::path::Path::new(&format!("/proc/self/fd/{netns}")).exists());
     }
 }

@@ -50,8 +50,8 @@ unsafe extern "C" {
     pub(crate) fn usect_dpdk_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
     pub(crate) fn usect_dpdk_log(text: *mut c_char, size: u32);
     pub(crate) fn usect_dpdk_open(devargs: *const c_char, largest: u32, stamps: c_int, out: *mut Device) -> c_int;
-    pub(crate) fn usect_dpdk_close(device: *mut Device);
-    pub(crate) fn usect_dpdk_fill(pool: *mut c_void, bytes: *const u8, length: u32);
+    pub(crate) fn usect_dpdk_close(device: *mut Device) -> c_int;
+    pub(crate) fn usect_dpdk_fill(pool: *mut c_void, bytes: *const u8, length: u32) -> c_int;
     pub(crate) fn usect_dpdk_alloc(pool: *mut c_void, frames: *mut Frame, count: u16) -> c_int;
     pub(crate) fn usect_dpdk_free(frames: *mut Frame, count: u16);
     pub(crate) fn usect_dpdk_send(id: u16, frames: *mut Frame, count: u16) -> u16;

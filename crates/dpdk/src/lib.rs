@@ -14,9 +14,9 @@ mod ffi;
 mod stamps;
 
 #[cfg(not(dpdk))]
-pub use absent::{DpdkRx, DpdkTx, open, stamping, start};
+pub use absent::{DpdkRx, DpdkTx, closed, open, stamping, start};
 #[cfg(dpdk)]
-pub use device::{DpdkRx, DpdkTx, open};
+pub use device::{DpdkRx, DpdkTx, closed, open};
 #[cfg(dpdk)]
 pub use eal::start;
 pub use error::DpdkError;

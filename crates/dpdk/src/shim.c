@@ -238,6 +238,23 @@ static int own_netns(void)
 	return open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
 }
 
+/* In the namespace in which it was opened. */
+static void release(struct usect_device *device)
+{
+	struct rte_eth_dev_info info;
+
+	enrol();
+	if (rte_eth_dev_info_get(device->id, &info) == 0) {
+		rte_eth_dev_stop(device->id);
+		rte_eth_dev_close(device->id);
+		/* So that its name can be used again. */
+		rte_dev_remove(info.device);
+	}
+	close(device->netns);
+	rte_mempool_free(device->tx_pool);
+	rte_mempool_free(device->rx_pool);
+}
+
 int usect_dpdk_open(const char *devargs, uint32_t largest, int stamps, struct usect_device *out)
 {
 	char name[RTE_DEV_NAME_MAX_LEN];
@@ -255,13 +272,15 @@ int usect_dpdk_open(const char *devargs, uint32_t largest, int stamps, struct us
 			return -ENODEV;
 	}
 	memset(out, 0, sizeof(*out));
-	out->netns = own_netns();
 	out->id = id;
+	out->netns = own_netns();
+	if (out->netns < 0)
+		return -errno;
 	out->tx_pool = pool("tx", id, largest);
 	out->rx_pool = pool("rx", id, largest);
 	failed = out->tx_pool && out->rx_pool ? start(id, largest, stamps, out) : -(rte_errno ? rte_errno : ENOMEM);
 	if (failed) {
-		usect_dpdk_close(out);
+		release(out);
 		return failed;
 	}
 	if (rte_eth_macaddr_get(id, &mac) == 0)
@@ -269,29 +288,13 @@ int usect_dpdk_open(const char *devargs, uint32_t largest, int stamps, struct us
 	return 0;
 }
 
-void usect_dpdk_close(struct usect_device *device)
+int usect_dpdk_close(struct usect_device *device)
 {
-	struct rte_eth_dev_info info;
-	int here = own_netns();
-
-	enrol();
 	/* net_af_xdp takes its program off an interface by number: elsewhere that is another interface. */
-	if (device->netns >= 0)
-		setns(device->netns, CLONE_NEWNET);
-	if (rte_eth_dev_info_get(device->id, &info) == 0) {
-		rte_eth_dev_stop(device->id);
-		rte_eth_dev_close(device->id);
-		/* So that its name can be used again. */
-		rte_dev_remove(info.device);
-	}
-	if (here >= 0) {
-		setns(here, CLONE_NEWNET);
-		close(here);
-	}
-	if (device->netns >= 0)
-		close(device->netns);
-	rte_mempool_free(device->tx_pool);
-	rte_mempool_free(device->rx_pool);
+	if (setns(device->netns, CLONE_NEWNET))
+		return -errno;
+	release(device);
+	return 0;
 }
 
 struct template {
@@ -309,11 +312,14 @@ static void fill_one(struct rte_mempool *mp, void *opaque, void *object, unsigne
 	memcpy((uint8_t *)mbuf->buf_addr + RTE_PKTMBUF_HEADROOM, template->bytes, template->length);
 }
 
-void usect_dpdk_fill(void *pool, const uint8_t *bytes, uint32_t length)
+int usect_dpdk_fill(void *pool, const uint8_t *bytes, uint32_t length)
 {
 	struct template template = { bytes, length };
 
+	if (length + RTE_PKTMBUF_HEADROOM > rte_pktmbuf_data_room_size(pool))
+		return -EMSGSIZE;
 	rte_mempool_obj_iter(pool, fill_one, &template);
+	return 0;
 }
 
 int usect_dpdk_alloc(void *pool, struct usect_frame *frames, uint16_t count)

@@ -41,10 +41,12 @@ void usect_dpdk_log(char *text, uint32_t size);
 /* Probes a device (`net_ring0`, `0000:01:00.0,key=value`), unless it is there, and starts it with one queue each way,
  * and with what it has of the card's stamps if they are asked for. */
 int usect_dpdk_open(const char *devargs, uint32_t largest, int stamps, struct usect_device *out);
-void usect_dpdk_close(struct usect_device *device);
+/* Leaves the calling thread in the namespace in which the device was opened. Where that can't be entered, the device stays as
+ * it is. */
+int usect_dpdk_close(struct usect_device *device);
 
-/* Writes the same bytes into every buffer of a pool. */
-void usect_dpdk_fill(void *pool, const uint8_t *bytes, uint32_t length);
+/* Writes the same bytes into every buffer of a pool, which must have room for them. */
+int usect_dpdk_fill(void *pool, const uint8_t *bytes, uint32_t length);
 
 /* All `count` or none. */
 int usect_dpdk_alloc(void *pool, struct usect_frame *frames, uint16_t count);

@@ -1,7 +1,8 @@
 //! DPDK's virtual devices as ports. A process can start DPDK once, so all of it is one test.
 #![cfg(dpdk)]
 
-use usect_dpdk::{DpdkError, DpdkRx, DpdkTx, Eal, open, start};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use usect_dpdk::{DpdkError, DpdkRx, DpdkTx, Eal, closed, open, start};
 use usect_lab::{Lab, Shape, State, within};
 use usect_port::{Port, Receive, Transmit, conformance};
 use usect_testing::root;
@@ -40,7 +41,15 @@ fn devices_conform_and_say_what_is_wrong() {
 
     let mut ring = open("net_ring0", LARGEST, false).unwrap();
     conformance::check(&mut ring.tx, &mut ring.rx);
+    // Buffers are 2 KiB and their headroom at least.
+    for too_long in [2049, 4096] {
+        let said = catch_unwind(AssertUnwindSafe(|| ring.tx.prepare(&vec![0xff; too_long]))).unwrap_err();
+        let said = said.downcast::<String>().unwrap();
+        assert!(said.contains("larger than the buffers"), "{said}");
+    }
+    conformance::check(&mut ring.tx, &mut ring.rx);
     drop(ring);
+    assert_eq!(closed(), Ok(()));
 
     let mut null = open("net_null0", LARGEST, false).unwrap();
     let mut left = 1_000;

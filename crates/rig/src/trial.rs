@@ -54,6 +54,7 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     // Its receiving thread may have the DUT's work.
     drop(client);
     let report = dut.map_or(Ok(Report::default()), |d| d.stop())?;
+    usect_dpdk::closed()?;
     let mut watched = outcome.watched;
     let others = report.watches.into_iter().chain(reflected.watches);
     watched.extend(others.map(|w| w.watch.finish(w.thread, w.core, &bridge)));
