@@ -154,12 +154,10 @@ impl Tracker {
         }
     }
 
-    /// A frame of the flow arrived whole. Sequence numbers are unwrapped around the highest seen,
-    /// so a 32-bit field serves a flow of any length.
+    /// The frame of the flow with this number arrived whole.
     #[inline]
-    pub fn arrived(&mut self, sequence: u32) -> Arrival {
+    pub fn arrived(&mut self, sequence: u64) -> Arrival {
         self.counts.arrivals += 1;
-        let sequence = self.unwrap(sequence);
         if sequence < self.measure_from {
             self.counts.warmup_arrivals += 1;
             self.mark(sequence);
@@ -221,11 +219,6 @@ impl Tracker {
         Counts { sent, warmup_sent, lost, ..self.counts }
     }
 
-    fn unwrap(&self, sequence: u32) -> u64 {
-        let distance = sequence.wrapping_sub(self.next as u32) as i32;
-        self.next.checked_add_signed(i64::from(distance)).unwrap_or(u64::from(sequence))
-    }
-
     /// Marks the number as seen; false when it already was.
     #[inline]
     fn mark(&mut self, sequence: u64) -> bool {
@@ -276,6 +269,8 @@ pub struct Flows {
     trackers: Vec<Tracker>,
     /// One past the highest number of all.
     next: u64,
+    /// What the sender said when it was last asked.
+    sent: u64,
     measure_from: u64,
 }
 
@@ -284,21 +279,36 @@ impl Flows {
     pub fn new(flows: u16, measure_from: u64) -> Flows {
         let flows = u64::from(flows.max(1));
         let trackers = (0..flows).map(|flow| Tracker::new(share(measure_from, flow, flows))).collect();
-        Flows { trackers, next: 0, measure_from }
+        Flows { trackers, next: 0, sent: 0, measure_from }
     }
 
-    /// A frame arrived undamaged. Returns what it is, and its flow.
+    /// A frame arrived that looks whole. Returns what it is, and its flow. `sent` tells below which number frames may have left by
+    /// now; a frame with another number is damaged all the same. Believed, it would make every later one look stale.
     #[inline]
-    pub fn arrived(&mut self, sequence: u32) -> (Arrival, usize) {
+    pub fn arrived(&mut self, sequence: u32, sent: impl FnOnce() -> u64) -> (Arrival, usize) {
+        let Some(number) = self.believed(sequence, sent) else {
+            self.corrupted();
+            return (Arrival::Counted, 0);
+        };
+        self.next = self.next.max(number + 1);
         if let [only] = &mut self.trackers[..] {
-            return (only.arrived(sequence), 0);
+            return (only.arrived(number), 0);
         }
         let flows = self.trackers.len() as u64;
-        let distance = sequence.wrapping_sub(self.next as u32) as i32;
-        let number = self.next.checked_add_signed(i64::from(distance)).unwrap_or(u64::from(sequence));
-        self.next = self.next.max(number + 1);
         let flow = (number % flows) as usize;
-        (self.trackers[flow].arrived((number / flows) as u32), flow)
+        (self.trackers[flow].arrived(number / flows), flow)
+    }
+
+    /// The number nearest to the highest seen that ends in these 32 bits, so that they serve any number of frames; none that
+    /// did not leave. The sender is asked only where what it said before doesn't do.
+    #[inline]
+    fn believed(&mut self, sequence: u32, sent: impl FnOnce() -> u64) -> Option<u64> {
+        let distance = sequence.wrapping_sub(self.next as u32) as i32;
+        let number = self.next.checked_add_signed(i64::from(distance))?;
+        if number >= self.sent {
+            self.sent = sent();
+        }
+        (number < self.sent).then_some(number)
     }
 
     /// A frame of some flow arrived damaged: it is counted with the first.
@@ -364,7 +374,7 @@ mod tests {
     fn feed(from: u64, arrivals: &[u32], sent: u64) -> Counts {
         let mut tracker = Tracker::new(from);
         for &sequence in arrivals {
-            if tracker.arrived(sequence) == Arrival::Measured {
+            if tracker.arrived(u64::from(sequence)) == Arrival::Measured {
                 tracker.stamped();
             }
         }
@@ -392,7 +402,7 @@ mod tests {
     fn a_copy_older_than_the_window_is_stale() {
         let mut tracker = Tracker::new(0);
         tracker.arrived(0);
-        tracker.arrived(WINDOW as u32 + 5);
+        tracker.arrived(WINDOW + 5);
         assert_eq!(tracker.arrived(0), Arrival::Counted);
         assert_eq!(tracker.finish(0, 2).stale, 1);
     }
@@ -402,26 +412,42 @@ mod tests {
         let mut flows = Flows::new(2, 2);
         let sent = 3 * WINDOW;
         (0..sent).filter(|n| *n != 5 && *n != 9).for_each(|n| {
-            flows.arrived(n as u32);
+            flows.arrived(n as u32, || sent);
         });
         assert_eq!(flows.last_lost(2, sent - 2), Some(7));
         assert_eq!(flows.last_lost(2, sent), Some(sent - 1), "what never came at the end is lost too");
         let mut tracker = Tracker::new(0);
         tracker.arrived(0);
-        tracker.arrived(2 * WINDOW as u32);
+        tracker.arrived(2 * WINDOW);
         assert_eq!(tracker.last_lost(0, 2 * WINDOW + 1), Some(2 * WINDOW - 1));
     }
 
     #[test]
     fn sequence_numbers_wrap() {
-        let mut tracker = Tracker::new(0);
-        let near_end = u32::MAX - 1;
-        tracker.next = u64::from(near_end);
-        for sequence in [near_end, u32::MAX, 1, 0, 2] {
-            assert_eq!(tracker.arrived(sequence), Arrival::Measured);
+        let near_end = u64::from(u32::MAX) - 1;
+        let mut flows = Flows::new(1, near_end);
+        flows.next = near_end;
+        for sequence in [u32::MAX - 1, u32::MAX, 1, 0, 2] {
+            assert_eq!(flows.arrived(sequence, || near_end + 5), (Arrival::Measured, 0));
         }
-        let counts = tracker.finish(0, 5);
+        let counts = flows.finish(near_end, 5)[0];
         assert_eq!((counts.received, counts.reordered, counts.lost), (5, 1, 0));
+    }
+
+    #[test]
+    fn a_damaged_number_is_not_believed_and_ends_nothing() {
+        let sent = 4 * WINDOW;
+        for damaged in [3 * WINDOW as u32, 0x7fff_ffff, 0x8000_0005, u32::MAX] {
+            let mut flows = Flows::new(1, 0);
+            for n in 0..100_u32 {
+                // Five have left that have not arrived yet.
+                flows.arrived(if n == 10 { damaged } else { n }, || u64::from(n) + 5);
+            }
+            let counts = flows.finish(0, sent)[0];
+            counts.balance().unwrap();
+            assert_eq!((counts.received, counts.corrupted, counts.stale), (99, 1, 0), "{damaged:#x}");
+            assert_eq!(flows.next(), 100);
+        }
     }
 
     #[test]
@@ -429,7 +455,7 @@ mod tests {
         let mut flows = Flows::new(3, 4);
         // 0 to 3 are the warm-up; flow 0 has 6 and 9, flow 1 has 4, 7 and 10, flow 2 has 5, 8 and 11.
         for sequence in [0, 1, 2, 3, 5, 4, 8, 6, 10, 7, 11] {
-            if let (Arrival::Measured, flow) = flows.arrived(sequence) {
+            if let (Arrival::Measured, flow) = flows.arrived(sequence, || 12) {
                 flows.stamped(flow);
             }
         }
@@ -451,6 +477,25 @@ mod tests {
     }
 
     proptest! {
+        /// Damaged numbers anywhere cost no more than their own frames, and those that they are taken for.
+        #[test]
+        fn damaged_numbers_are_in_one_class_each(
+            flows in 1_u16..4, damaged in proptest::collection::btree_map(0_u32..3_000, any::<u32>(), 0..8), ahead in 1_u64..100,
+        ) {
+            let mut tracked = Flows::new(flows, 100);
+            for n in 0..3_000 {
+                let number = damaged.get(&n).copied().unwrap_or(n);
+                tracked.arrived(number, || (u64::from(n) + ahead).min(3_000));
+            }
+            let mut counts = Counts::default();
+            tracked.finish(100, 2_900).iter().for_each(|flow| counts.add(flow));
+            counts.balance().unwrap();
+            prop_assert_eq!((counts.arrivals, counts.stale), (3_000, 0));
+            prop_assert!(counts.received + 2 * damaged.len() as u64 >= 2_900, "{:?}", counts);
+            let beyond = damaged.iter().filter(|(n, number)| u64::from(**number) >= u64::from(**n) + ahead).count();
+            prop_assert!(counts.corrupted <= damaged.len() as u64 && counts.corrupted >= beyond as u64, "{:?}", counts);
+        }
+
         /// Against a model that remembers everything.
         #[test]
         fn agrees_with_a_set(arrivals in proptest::collection::vec(0_u32..200, 0..400), from in 0_u64..50) {
@@ -460,7 +505,7 @@ mod tests {
             prop_assert_eq!(counts.received as usize, measured.len());
             prop_assert_eq!(counts.arrivals as usize, arrivals.len());
             let mut tracker = Tracker::new(from);
-            arrivals.iter().for_each(|&sequence| { tracker.arrived(sequence); });
+            arrivals.iter().for_each(|&sequence| { tracker.arrived(u64::from(sequence)); });
             let lost = (from..200).filter(|&n| !measured.contains(&(n as u32))).max();
             prop_assert_eq!(tracker.last_lost(from, 200 - from), lost.map(|n| n - from));
         }

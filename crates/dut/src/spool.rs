@@ -44,6 +44,8 @@ pub struct Selection {
     pub tag: Tag,
     /// From this number on.
     pub from: u64,
+    /// Below this one: a higher one was never sent, so the frame is damaged.
+    pub until: u64,
     /// One in so many.
     pub every: u64,
 }
@@ -160,11 +162,11 @@ impl Record {
 
     #[inline]
     fn keeps(&mut self, frame: &[u8]) -> bool {
-        let Selection { template, tag, from, every } = &self.selection;
+        let Selection { template, tag, from, until, every } = &self.selection;
         if !template.owns(frame) {
             return false;
         }
-        let Some(number) = tag.number(frame, self.next) else { return false };
+        let Some(number) = tag.number(frame, self.next).filter(|number| number < until) else { return false };
         self.next = self.next.max(number + 1);
         number >= *from && (*every == 1 || (number - from).is_multiple_of(*every))
     }

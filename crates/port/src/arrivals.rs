@@ -106,7 +106,8 @@ impl Seen<'_> {
         let Some(signature) = plan.read(frame) else {
             return if plan.owns(frame) { self.flows.corrupted() } else { self.flows.foreign() };
         };
-        let (Arrival::Measured, flow) = self.flows.arrived(signature.sequence) else { return };
+        let sent = || live.may_have_left().min(plan.traffic.warmup_frames + plan.traffic.frames);
+        let (Arrival::Measured, flow) = self.flows.arrived(signature.sequence, sent) else { return };
         if self.last.0 > 0 {
             self.silence = self.silence.max(found.at.0.saturating_sub(self.last.0));
         }

@@ -1,8 +1,8 @@
 //! What the threads of a packet client share: the plan of the trial, and its counters as it runs.
 
-use crate::ClientError;
 use crate::numbered::Numbered;
 use crate::route::Joint;
+use crate::{BATCH, ClientError};
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -50,6 +50,13 @@ impl Live {
     #[inline]
     pub(crate) fn cut_short(&self) -> bool {
         self.stop.load(Relaxed) || self.receiver_gone.load(Relaxed)
+    }
+
+    /// Below which number frames may have left: of a batch on its way out nothing is said before all of it has.
+    #[inline]
+    pub(crate) fn may_have_left(&self) -> u64 {
+        let on_their_way = if self.sending_done.load(Acquire) { 0 } else { BATCH as u64 };
+        self.sent.load(Relaxed) + on_their_way
     }
 
     /// Waits until somebody receives, or nobody will: what leaves sooner may find a queue that nobody empties yet.

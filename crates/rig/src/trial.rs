@@ -350,13 +350,14 @@ impl Making<'_> {
 
     /// The frames that the client measures.
     fn selection(&self) -> Result<Selection, RigError> {
-        let Traffic { frame_size, warmup_frames, pattern, .. } = &self.trial.traffic;
+        let Traffic { frame_size, warmup_frames, frames, pattern, .. } = &self.trial.traffic;
         let template = self.rig.template(*frame_size, &self.ends.flow())?;
         let heads = pattern.train().filter(|train| train.heads_only);
         Ok(Selection {
             tag: self.tag(&template),
             template,
             from: *warmup_frames + heads.map_or(0, |train| u64::from(train.head())),
+            until: warmup_frames + frames,
             every: heads.map_or(1, |train| u64::from(train.length)),
         })
     }
@@ -390,6 +391,7 @@ fn attach_tap(rig: &Rig, trial: &Trial, ends: &Ends) -> Result<Option<Tap>, RigE
         entering: entering.words(),
         leaving: leaving.words(),
         measure_from: trial.traffic.warmup_frames,
+        until: trial.traffic.warmup_frames + trial.traffic.frames,
     };
     Ok(Some(within(cuts.near.0.netns.as_deref(), || Tap::attach(&what))??))
 }

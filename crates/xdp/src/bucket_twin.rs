@@ -7,6 +7,9 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
     use usect_core::buckets;
 
+    /// Every namespace has it.
+    const LOOPBACK: u32 = 1;
+
     #[test]
     fn c_and_rust_agree_on_every_bucket() {
         if !usect_testing::root() {
@@ -19,7 +22,7 @@ mod tests {
         });
         for value in edges.chain([0, 1, 2047, 2048, buckets::HIGHEST_NS, buckets::HIGHEST_NS + 1, u64::MAX]) {
             loaded.state.probe_value.store(value, Relaxed);
-            sys::dry(loaded.probe_bucket.as_fd(), &[0; 64]).unwrap();
+            sys::dry(loaded.probe_bucket.as_fd(), &[0; 64], LOOPBACK).unwrap();
             assert_eq!(loaded.state.probe_index.load(Relaxed) as usize, buckets::index(value), "{value} ns");
         }
     }

@@ -90,13 +90,17 @@ pub(crate) fn run(program: BorrowedFd<'_>) -> io::Result<()> {
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
 }
 
-/// Runs `program` once on a frame that goes nowhere.
+/// Runs `program` once on a frame that seems to arrive at an interface of the calling thread's namespace, and goes nowhere.
 #[cfg(test)]
-pub(crate) fn dry(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<()> {
+pub(crate) fn dry(program: BorrowedFd<'_>, frame: &[u8], ingress: u32) -> io::Result<()> {
+    let mut context =
+        libbpf_sys::xdp_md { data_end: frame.len() as u32, ingress_ifindex: ingress, ..libbpf_sys::xdp_md::default() };
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
         data_in: frame.as_ptr().cast(),
         data_size_in: frame.len() as u32,
+        ctx_in: (&raw mut context).cast(),
+        ctx_size_in: size_of_val(&context) as u32,
         repeat: 1,
         ..libbpf_sys::bpf_test_run_opts::default()
     };

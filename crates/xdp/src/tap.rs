@@ -51,6 +51,8 @@ pub struct Wiretap {
     pub tag: Tag,
     /// Frames below this number are the warm-up.
     pub measure_from: u64,
+    /// No frame has this number or a higher one.
+    pub until: u64,
 }
 
 #[repr(C)]
@@ -97,17 +99,13 @@ pub struct Tap {
 impl Tap {
     /// Loads the taps and attaches them in the calling thread's namespace. Frames pass from now on.
     pub fn attach(what: &Wiretap) -> Result<Tap, XdpError> {
-        let mut object = MaybeUninit::uninit();
-        let mut open = TapSkelBuilder::default().open(&mut object).map_err(|e| XdpError::bpf("opening the tap", e))?;
-        write_config(&mut open.maps.rodata_data.as_mut().expect("the tap has constants").config, what);
-        let skel = open.load().map_err(|e| XdpError::bpf("loading the tap", e))?;
-        let attach = |ifindex: u32| match sys::attach_xdp(skel.progs.tap.as_fd(), ifindex) {
+        let (program, state) = load(what)?;
+        let attach = |ifindex: u32| match sys::attach_xdp(program.as_fd(), ifindex) {
             Ok((link, _)) => Ok(link),
             Err(e) => Err(XdpError::os(format!("attaching the tap to interface {ifindex}"), &e)),
         };
         let cuts = [Some(what.near), what.far].into_iter().flatten();
         let links = cuts.flat_map(|cut| [cut.left, cut.right]).map(attach).collect::<Result<_, _>>()?;
-        let state = Arc::new(Mapped::new(skel.maps.bss.as_fd(), skel.maps.bss.value_size() as usize)?);
         Ok(Tap { links, state, measure_from: what.measure_from })
     }
 
@@ -137,6 +135,17 @@ impl Tap {
     }
 }
 
+/// The program of every interface, and what it keeps.
+fn load(what: &Wiretap) -> Result<(OwnedFd, Arc<Mapped<State>>), XdpError> {
+    let mut object = MaybeUninit::uninit();
+    let mut open = TapSkelBuilder::default().open(&mut object).map_err(|e| XdpError::bpf("opening the tap", e))?;
+    write_config(&mut open.maps.rodata_data.as_mut().expect("the tap has constants").config, what);
+    let skel = open.load().map_err(|e| XdpError::bpf("loading the tap", e))?;
+    let program = skel.progs.tap.as_fd().try_clone_to_owned();
+    let program = program.map_err(|e| XdpError::os("keeping the tap's program", &e))?;
+    Ok((program, Arc::new(Mapped::new(skel.maps.bss.as_fd(), skel.maps.bss.value_size() as usize)?)))
+}
+
 fn write_config(config: &mut types::config, what: &Wiretap) {
     pattern::fill!(config.in_flow, &what.entering);
     pattern::fill!(config.out_flow, &what.leaving);
@@ -151,5 +160,80 @@ fn write_config(config: &mut types::config, what: &Wiretap) {
         Tag::Number { at, width } => (at, width, 0),
     };
     (config.key_at, config.key_width, config.key_is_little) = (at as u32, width as u32, is_little);
-    config.measure_from = what.measure_from;
+    (config.measure_from, config.until) = (what.measure_from, what.until);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usect_core::tracker::Counts;
+
+    /// Frames of 64 bytes that begin with this enter, and with the other leave; behind it stands their number.
+    const ENTERS: u8 = 1;
+    const LEAVES: u8 = 2;
+
+    /// A tap at the loopback interface, without being attached to it.
+    struct Dry {
+        program: OwnedFd,
+        state: Arc<Mapped<State>>,
+        measure_from: u64,
+    }
+
+    impl Dry {
+        fn new(width: usize, measure_from: u64, until: u64) -> Dry {
+            let is = |value: u8| vec![Word { at: 0, mask: 0xff00, value: u16::from(value) << 8 }];
+            let lo = Cut { left: 1, right: 1 };
+            let (program, state) = load(&Wiretap {
+                near: lo,
+                far: None,
+                comes_back: true,
+                entering: is(ENTERS),
+                leaving: is(LEAVES),
+                tag: Tag::Number { at: 2, width },
+                measure_from,
+                until,
+            })
+            .expect("root may load eBPF");
+            Dry { program, state, measure_from }
+        }
+
+        fn sees(&self, way: u8, number: &[u8]) {
+            let mut frame = [0; 64];
+            frame[0] = way;
+            frame[2..2 + number.len()].copy_from_slice(number);
+            sys::dry(self.program.as_fd(), &frame, 1).unwrap();
+        }
+
+        fn counts(&self) -> Counts {
+            self.state.stamps.counts(self.measure_from)
+        }
+    }
+
+    #[test]
+    fn a_damaged_number_ends_no_truth() {
+        if !usect_testing::root() {
+            return;
+        }
+        let long = Dry::new(4, 1, 100);
+        for n in 0_u32..100 {
+            let damage = |at: u32, bit: u32| if n == at { n ^ bit } else { n };
+            long.sees(ENTERS, &damage(20, 1 << 31).to_be_bytes());
+            long.sees(LEAVES, &damage(30, 1 << 28).to_be_bytes());
+            // Of the future, and like one of those before.
+            long.sees(LEAVES, &(n + 1).to_be_bytes());
+        }
+        let counts = long.counts();
+        counts.balance().unwrap();
+        assert_eq!((counts.stale, counts.sent, counts.received, counts.foreign), (0, 99, 97, 102), "{counts:?}");
+        let short = Dry::new(2, 60, 100_000);
+        for n in 0_u32..100 {
+            let damaged = if n == 50 { n ^ 0x8000 } else { n };
+            short.sees(ENTERS, &(damaged as u16).to_be_bytes());
+            short.sees(LEAVES, &(n as u16).to_be_bytes());
+        }
+        let counts = short.counts();
+        counts.balance().unwrap();
+        let seen = (counts.warmup_sent, counts.warmup_arrivals, counts.sent, counts.received, counts.foreign);
+        assert_eq!(seen, (60, 59, 40, 40, 1), "{counts:?}");
+    }
 }

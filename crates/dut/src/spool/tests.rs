@@ -16,7 +16,7 @@ fn spool(toml: &str, seat: Seat) -> (Spool, MemPort, MemPort, Clock) {
     let clock = Clock::calibrate().unwrap();
     let ((outside_a, left), (right, outside_b)) = (mem::pair(60), mem::pair(60));
     let spec: SpoolSpec = toml::from_str(toml).unwrap();
-    let selection = Selection { template: template(), tag: template().tag(), from: 5, every: 1 };
+    let selection = Selection { template: template(), tag: template().tag(), from: 5, until: u64::MAX, every: 1 };
     (Spool::start(clock, seat, (left, right), &spec, selection), outside_a, outside_b, clock)
 }
 
@@ -119,7 +119,7 @@ fn losses_copies_and_overtakings_are_those_it_reports_and_seeded() {
         let of = |name: &str| done.iter().find(|(n, _)| n == name).unwrap().1;
         let mut tracker = usect_core::tracker::Tracker::new(0);
         arrived.iter().for_each(|(number, _)| {
-            tracker.arrived(*number);
+            tracker.arrived(u64::from(*number));
         });
         let counts = tracker.finish(0, 2_000);
         let seen = (counts.lost, counts.duplicates, counts.reordered);

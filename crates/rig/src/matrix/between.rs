@@ -86,7 +86,7 @@ fn spool(lab: &Lab, (left, right): (&Link, &Link), ns: u64, matrix: &Matrix) -> 
     let flow = Flow { source: endpoint(lab.tx()), destination: endpoint(lab.rx()) };
     let template = Template::new(&FrameSpec::default(), matrix.probe.frame_size, &flow).map_err(RigError::Asked)?;
     // Nobody asks it what it did to single frames.
-    let selection = Selection { tag: template.tag(), template, from: u64::MAX, every: 1 };
+    let selection = Selection { tag: template.tag(), template, from: u64::MAX, until: u64::MAX, every: 1 };
     let port = |link: &Link| open::xdp(&end_at(link), Take::All, Stamp::App);
     Ok(Spool::start(
         Clock::calibrate()?,

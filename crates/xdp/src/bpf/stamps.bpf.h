@@ -41,7 +41,7 @@ struct stamps {
 	__u64 duplicates;
 	__u64 corrupted;
 	__u64 stale;   /* its place in the table went to a later frame meanwhile */
-	__u64 foreign; /* of the flow by its headers, but nothing departed in its place */
+	__u64 foreign; /* of the flow by its headers, but nothing departed under its number */
 	__u64 warmup_arrivals;
 	__u64 stamped;
 	__u64 next; /* one past the highest sequence that arrived */
@@ -110,7 +110,13 @@ static __always_inline void arrive(struct stamps *s, __u32 key, __u32 known, __u
 		return;
 	}
 	if (((__u32)sequence ^ key) & known) {
-		count(&s->stale);
+		__s32 later = key - (__u32)sequence;
+
+		/* The number is that of no frame that departed, so it is a damaged one; or of an earlier frame. */
+		if (later > 0 || sequence < -(__s64)later)
+			count(&s->foreign);
+		else
+			count(&s->stale);
 		return;
 	}
 	if (slot->state == 1) {
