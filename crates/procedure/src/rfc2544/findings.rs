@@ -1,6 +1,6 @@
 //! What came out of a suite so far.
 
-use super::known::{ATTEMPTS, Known, LEAST, is_stretched, load, loss, own_lost};
+use super::known::{ATTEMPTS, Known, LEAST, MARGIN, is_stretched, load, loss, own_lost};
 use crate::search::{Found, Search};
 use std::collections::HashSet;
 use usect_core::findings::{
@@ -11,6 +11,9 @@ use usect_core::run::{Record, TrialRecord};
 use usect_core::scenario::ClientSpec;
 use usect_core::stats::Quantile;
 use usect_core::suite::{Benchmark, Deviation, Suite};
+
+/// A line counts as filled from this share of it on.
+const FULL: f64 = 0.99;
 
 /// Of every client and size.
 pub(super) fn of<'a>(suite: &Suite, clients: &[ClientSpec], each: impl Iterator<Item = Known<'a>>) -> Findings {
@@ -107,15 +110,28 @@ fn of_host(suite: &Suite, clients: &[ClientSpec], found: &[ClientFindings]) -> V
         deviations.push(Deviation { section: "RFC 8219 §7.2".into(), what });
     }
     for findings in found {
-        let short = findings.sizes.iter().filter(|size| size.offered_fps.is_some_and(|fps| fps < 0.99 * size.line_fps));
-        let sizes: Vec<String> = short.map(|size| size.frame_size.with_fcs().to_string()).collect();
-        if !sizes.is_empty() {
-            let (client, sizes) = (&findings.client, sizes.join(", "));
+        let client = &findings.client;
+        if let Some(sizes) = sizes_of(findings, |size| size.offered_fps.is_some_and(|fps| fps < FULL * size.line_fps)) {
             deviations
                 .push(Deviation::new("20", format!("`{client}` can't fill the line with frames of {sizes} bytes")));
         }
+        let gaps = |size: &SizeFindings| size.back_to_back.as_ref().is_some_and(|b| b.fps < FULL * size.line_fps);
+        if let Some(sizes) = sizes_of(findings, gaps) {
+            let what = format!(
+                "`{client}` sends bursts of {sizes} bytes at {:.0}% of the rate that it reached, and not with the shortest gaps of the line",
+                MARGIN * 100.0
+            );
+            deviations.push(Deviation::new(Benchmark::BackToBack.section(), what));
+        }
     }
     deviations
+}
+
+/// The sizes of which something is so, in words; none of none.
+fn sizes_of(findings: &ClientFindings, is: impl Fn(&SizeFindings) -> bool) -> Option<String> {
+    let those = findings.sizes.iter().filter(|size| is(size));
+    let sizes: Vec<String> = those.map(|size| size.frame_size.with_fcs().to_string()).collect();
+    (!sizes.is_empty()).then(|| sizes.join(", "))
 }
 
 fn of_size(known: &Known) -> SizeFindings {

@@ -18,7 +18,7 @@ const BURST_OFFERED: f64 = 0.9;
 /// Times that a trial is tried whose rate wasn't offered, before that is the sender's limit.
 pub(super) const ATTEMPTS: usize = 3;
 /// Share of what the sender reached that it is asked for at most.
-const MARGIN: f64 = 0.95;
+pub(super) const MARGIN: f64 = 0.95;
 
 /// What is known of a client and size.
 #[derive(Debug)]

@@ -226,6 +226,20 @@ fn streams_that_were_never_offered_are_told() {
     assert_eq!(told(|p, _| p.benchmark == Benchmark::Recovery), [never("overloads: 2")]);
 }
 
+/// Bursts leave at the rate that the sender reaches, less a margin: where that is below the line's, it is told.
+#[test]
+fn bursts_that_are_not_back_to_back_on_the_line_are_told() {
+    let suite = Suite { benchmarks: vec![Benchmark::Throughput, Benchmark::BackToBack], ..suite() };
+    let told = |sends| {
+        let (_, findings) = World { sends, ..WORLD }.run(&suite, Vec::new(), ENDLESS);
+        let told = findings.deviations.into_iter().filter(|told| told.section == "RFC 2544 §26.4");
+        told.map(|told| told.what).find(|what| what.contains("of the rate that it reached"))
+    };
+    assert_eq!(told(2e6), None, "the line is 1.49 million frames a second");
+    let sentence = told(1e6).expect("it is told");
+    assert!(sentence.contains("bursts of 64 bytes at 95% of the rate"), "{sentence}");
+}
+
 /// A burst that the host stretched says nothing of the device, whether it passed or not.
 #[test]
 fn stretched_bursts_are_no_result() {
