@@ -201,19 +201,22 @@ pub fn mean(values: &[f64]) -> Option<Bounded> {
 }
 
 /// The share of things that something happened to, in groups of `size` in which it may happen to neighbours alike:
-/// the wider of the exact interval of independent ones (Clopper and Pearson) and of that of the groups' own spread.
+/// the wider of the exact interval of independent ones (Clopper and Pearson) and of that of the groups' own spread
+/// ([`mean`]; one group has no spread).
 /// `None` without groups.
 pub fn share_of_groups(happened: &[u64], size: u64) -> Option<Bounded> {
-    let groups = happened.len() as f64;
     let (all, some) = (happened.len() as u64 * size, happened.iter().sum::<u64>());
     if all == 0 {
         return None;
     }
     let (low, high) = binomial_share(some, all, ONE_SIDE);
-    let value = some as f64 / all as f64;
-    let squares: f64 = happened.iter().map(|&n| (n as f64 / size as f64 - value).powi(2)).sum();
-    let spread = if groups > 1.0 { 1.96 * (squares / (groups - 1.0) / groups).sqrt() } else { 0.0 };
-    Some(Bounded { value, low: low.min((value - spread).max(0.0)), high: high.max((value + spread).min(1.0)) })
+    let shares: Vec<f64> = happened.iter().map(|&n| n as f64 / size as f64).collect();
+    let spread = mean(&shares)?;
+    Some(Bounded {
+        value: some as f64 / all as f64,
+        low: low.min(spread.low.max(0.0)),
+        high: high.max(spread.high.min(1.0)),
+    })
 }
 
 /// The Kolmogorov–Smirnov distance: the largest vertical gap between two distributions, 0 to 1.
@@ -332,6 +335,23 @@ mod tests {
         assert_eq!(share_of_groups(&[0; 8_000], 1_000).unwrap().low, 0.0);
         assert_eq!(share_of_groups(&[1_000; 8_000], 1_000).unwrap().high, 1.0);
         assert_eq!(share_of_groups(&[], 1_000), None);
+    }
+
+    #[test]
+    fn the_share_of_few_groups_is_inside_its_interval() {
+        use rand_distr::{Distribution, Normal};
+        use rand_pcg::Pcg64;
+        use rand_pcg::rand_core::SeedableRng;
+        // Groups of 100 lose half on average, each its own share: further apart than independent losses.
+        let of_group = Normal::new(0.5, 0.15).unwrap();
+        for groups in [2, 3, 5] {
+            let mut random = Pcg64::seed_from_u64(groups);
+            let mut lost = || (f64::clamp(of_group.sample(&mut random), 0.0, 1.0) * 100.0).round() as u64;
+            let mut of_trial = || share_of_groups(&(0..groups).map(|_| lost()).collect::<Vec<_>>(), 100).unwrap();
+            let held = (0..400).map(|_| of_trial()).filter(|loss| loss.low <= 0.5 && 0.5 <= loss.high).count();
+            // 95% are 380, with a standard deviation of 4.
+            assert!(held >= 380 - 16, "{held} of 400, {groups} groups");
+        }
     }
 
     #[test]
