@@ -35,7 +35,8 @@ pub(crate) fn run(with: &Measuring) -> Result<ExitCode> {
                 ns.value, ns.low, ns.high, one.expected_ns
             ));
         }
-        store::add_calibrations(&path, found)?;
+        let all = store::add_calibrations(&path, found.clone())?;
+        all.constancy(&found).iter().for_each(|sentence| crate::complain(format_args!("{sentence}")));
         crate::complain(format_args!("kept in {}", path.display()));
         Ok(())
     })

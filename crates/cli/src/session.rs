@@ -434,7 +434,7 @@ fn kept_calibration(folder: &Path) -> PathBuf {
     folder.join("calibration.json")
 }
 
-/// The calibrations of instruments on this host, and why others can't be used: from the file that the user named, which
+/// The calibrations of instruments on this host, and why others can't be used, or are old: from the file that the user named, which
 /// must have all of them, or else from what is kept in a folder.
 pub(crate) fn known(
     named: Option<&Path>,
@@ -451,13 +451,17 @@ pub(crate) fn known(
     for key in instruments {
         match all.find(key, &here) {
             Ok(None) if named.is_some() => refused.push(format!("it has no calibration of {key}")),
-            Ok(calibration) => found.extend(calibration.cloned()),
+            Ok(calibration) => found.extend(calibration),
             Err(why) => refused.push(why),
         }
     }
     match refused.first() {
         Some(why) if named.is_some() => bail!("{}: {why}", path.display()),
-        _ => Ok((found, refused)),
+        _ => {
+            let now = jiff::Timestamp::now();
+            refused.extend(found.iter().filter_map(|calibration| calibration.aged(now)));
+            Ok((found, refused))
+        }
     }
 }
 

@@ -13,12 +13,15 @@ use crate::rate::Rate;
 use crate::scenario::{Mode, Scenario, Stamp, Wait};
 use crate::stats::{self, Bounded};
 use crate::trial::Trial;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// Version of the schema of a file of calibrations.
-pub const SCHEMA: &str = "usect.calibrations/1";
+pub const SCHEMA: &str = "usect.calibrations/2";
+/// Days for which a calibration is taken without a word: hosts drift, and are updated.
+pub const FRESH_DAYS: i64 = 30;
 
 /// What an instrument's own latency depends on: engine, stamps, frames and their departures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -84,6 +87,14 @@ fn without_times(pattern: &Pattern) -> Pattern {
     match pattern {
         Pattern::Replay(replay) => Pattern::Replay(Replay { capture: Capture::default(), ..replay.clone() }),
         other => other.clone(),
+    }
+}
+
+impl Key {
+    /// Whether nothing but size and rate of the frames is another.
+    fn is_kin(&self, other: &Key) -> bool {
+        let alike = Key { frame_size: other.frame_size, rate: other.rate, ..self.clone() };
+        alike == *other
     }
 }
 
@@ -155,8 +166,8 @@ impl Fingerprint {
 pub struct Calibration {
     /// What it holds for.
     pub key: Key,
-    /// Measured median less what physics gives, in nanoseconds. The interval is the wider of that of the pooled median
-    /// and the range of the runs' medians.
+    /// Measured median less what physics gives, in nanoseconds. The interval is one of 97.5%, as one of two of a difference:
+    /// the wider of that of the pooled median and the range of the runs' medians.
     pub correction_ns: Bounded,
     /// What physics gave, in nanoseconds.
     pub expected_ns: f64,
@@ -173,9 +184,10 @@ pub struct Calibration {
 /// A median with what the instrument adds taken off.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Calibrated {
-    /// The correction, in nanoseconds.
+    /// The correction, in nanoseconds, with an interval of 97.5%.
     pub correction_ns: Bounded,
-    /// The median less the correction, in nanoseconds; the interval is the widest that both allow.
+    /// The median less the correction, in nanoseconds. The interval is the widest that both allow, each by one of 97.5%: so it has
+    /// 95% at least, whatever they have to do with each other (Bonferroni).
     pub median_ns: Bounded,
     /// When the calibration was made, RFC 3339.
     pub made: String,
@@ -184,10 +196,11 @@ pub struct Calibrated {
 }
 
 impl Calibration {
-    /// A median without what the instrument adds.
-    pub fn applied_to(&self, median: Bounded) -> Calibrated {
+    /// What was measured without what the instrument adds; `None` where there are too few samples for the median.
+    pub fn applied_to(&self, measured: &Measurement) -> Option<Calibrated> {
+        let median = median_of_two_ns(measured)?;
         let correction = self.correction_ns;
-        Calibrated {
+        Some(Calibrated {
             correction_ns: correction,
             median_ns: Bounded {
                 value: median.value - correction.value,
@@ -196,7 +209,87 @@ impl Calibration {
             },
             made: self.made.clone(),
             run: self.run.clone(),
+        })
+    }
+
+    /// What to know of its age, where that is more than [`FRESH_DAYS`] or can't be told.
+    pub fn aged(&self, now: Timestamp) -> Option<String> {
+        let Calibration { key, made, .. } = self;
+        match age_days(made, now) {
+            Some(days) if days <= FRESH_DAYS => None,
+            Some(days) => Some(format!(
+                "the calibration of {key} is {days} days old (made {made}): beyond {FRESH_DAYS} days calibrate anew"
+            )),
+            None => Some(format!("when the calibration of {key} was made can't be told of `{}`", made.escape_debug())),
         }
+    }
+
+    fn describe(&self) -> String {
+        let (Bounded { low, high, .. }, size) = (self.correction_ns, self.key.frame_size.with_fcs());
+        let rate = self.key.rate.frames_per_second();
+        format!("{low:+.0} to {high:+.0} ns at {size} bytes and {rate:.0} pps")
+    }
+}
+
+/// Whole days from when something was made, RFC 3339, to a moment; none where that can't be read.
+pub fn age_days(made: &str, at: Timestamp) -> Option<i64> {
+    let made: Timestamp = made.parse().ok()?;
+    Some(at.duration_since(made).as_hours() / 24)
+}
+
+/// What calibrations at several sizes and rates say together of an instrument.
+struct Constancy<'a> {
+    kin: Vec<&'a Calibration>,
+}
+
+impl Constancy<'_> {
+    /// Whether all may be of one figure: there is one inside every interval.
+    fn is_constant(&self) -> bool {
+        let range = self.range();
+        let lowest_high = self.corrections().map(|c| c.high).fold(f64::INFINITY, f64::min);
+        let highest_low = self.corrections().map(|c| c.low).fold(f64::NEG_INFINITY, f64::max);
+        range.low.is_finite() && highest_low <= lowest_high
+    }
+
+    fn corrections(&self) -> impl Iterator<Item = Bounded> {
+        self.kin.iter().map(|c| c.correction_ns)
+    }
+
+    /// From the lowest to the highest that any of them allows, with the mean of all.
+    fn range(&self) -> Bounded {
+        Bounded {
+            value: self.corrections().map(|c| c.value).sum::<f64>() / self.kin.len() as f64,
+            low: self.corrections().map(|c| c.low).fold(f64::INFINITY, f64::min),
+            high: self.corrections().map(|c| c.high).fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+
+    /// Whether the size and the rate of a key lie between those that were measured.
+    fn surrounds(&self, key: &Key) -> bool {
+        let within = |of: fn(&Key) -> f64| {
+            let all = || self.kin.iter().map(|c| of(&c.key));
+            all().any(|one| one <= of(key)) && all().any(|one| one >= of(key))
+        };
+        self.kin.len() > 1 && within(|k| f64::from(k.frame_size.with_fcs())) && within(|k| k.rate.frames_per_second())
+    }
+
+    fn describe(&self) -> String {
+        let each: Vec<String> = self.kin.iter().map(|c| c.describe()).collect();
+        each.join(", ")
+    }
+
+    /// For frames between those that were measured: the whole range, where what is added is constant; why not, where it isn't.
+    fn between(&self, key: &Key) -> Result<Calibration, String> {
+        if !self.is_constant() {
+            return Err(format!(
+                "what {} adds is not constant ({}), so that nobody knows it for {key}: calibrate with these frames",
+                key.engine,
+                self.describe()
+            ));
+        }
+        let oldest = self.kin.iter().min_by_key(|c| c.made.parse::<Timestamp>().ok());
+        let oldest = oldest.expect("it surrounds the key");
+        Ok(Calibration { key: key.clone(), correction_ns: self.range(), ..(*oldest).clone() })
     }
 }
 
@@ -204,10 +297,15 @@ impl Calibration {
 pub fn median_ns(measured: &Measurement) -> Option<Bounded> {
     match &measured.trains {
         Some(trains) => trains.head_ns(),
-        None => {
-            let value = stats::estimates(&measured.latency).first()?.value?;
-            Some(Bounded { value: value.ns as f64, low: value.low_ns as f64, high: value.high_ns as f64 })
-        }
+        None => stats::estimates(&measured.latency).first()?.value.map(Bounded::from),
+    }
+}
+
+/// The same with an interval of 97.5%, as one of two medians of a difference.
+pub fn median_of_two_ns(measured: &Measurement) -> Option<Bounded> {
+    match &measured.trains {
+        Some(trains) => stats::median_of_two(trains.heads_ns()),
+        None => stats::median_of_two_ns(&measured.latency).map(Bounded::from),
     }
 }
 
@@ -235,14 +333,19 @@ impl Calibrations {
         }
     }
 
-    /// The one for a key on this host; why one that was made elsewhere is of no use here.
-    pub fn find(&self, key: &Key, here: &Fingerprint) -> Result<Option<&Calibration>, String> {
+    /// The one for a key on this host, or what those for other sizes and rates around it come to; why one that was made elsewhere, or
+    /// those around it, are of no use here.
+    pub fn find(&self, key: &Key, here: &Fingerprint) -> Result<Option<Calibration>, String> {
         let mut foreign = None;
         for calibration in self.calibrations.iter().filter(|c| c.key == *key) {
             match calibration.host.differs(here) {
-                None => return Ok(Some(calibration)),
+                None => return Ok(Some(calibration.clone())),
                 Some(difference) => foreign = Some((calibration, difference)),
             }
+        }
+        let around = self.kin(key, here);
+        if around.surrounds(key) {
+            return around.between(key).map(Some);
         }
         match foreign {
             None => Ok(None),
@@ -252,11 +355,36 @@ impl Calibrations {
             )),
         }
     }
+
+    /// Those of an instrument on a host, at whatever size and rate.
+    fn kin(&self, key: &Key, host: &Fingerprint) -> Constancy<'_> {
+        let alike = self.calibrations.iter().filter(|c| c.key.is_kin(key) && c.host.differs(host).is_none());
+        Constancy { kin: alike.collect() }
+    }
+
+    /// Whether what new ones say is constant over sizes and rates, a sentence for each instrument of which there are several.
+    pub fn constancy(&self, new: &[Calibration]) -> Vec<String> {
+        let mut said = Vec::new();
+        for one in new {
+            let kin = self.kin(&one.key, &one.host);
+            let consequence = match kin.is_constant() {
+                true => "is constant, so that it is taken for sizes and rates between them, too",
+                false => "is not constant: it holds for these sizes and rates alone",
+            };
+            let sentence = format!("what {} adds {consequence} ({})", one.key.engine, kin.describe());
+            if kin.kin.len() > 1 && !said.contains(&sentence) {
+                said.push(sentence);
+            }
+        }
+        said
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pattern::Train;
+    use crate::trains::{Seen, Trains};
 
     fn fingerprint(kernel: &str) -> Fingerprint {
         let mut environment = Environment::default();
@@ -299,15 +427,86 @@ mod tests {
         assert_eq!(all.find(&key, &fingerprint("6.1")).unwrap().unwrap().made, "later");
         let refused = all.find(&key, &fingerprint("6.2")).unwrap_err();
         assert!(refused.contains("kernel.release was 6.1 and is 6.2"), "{refused}");
-        assert_eq!(all.find(&calibration(256, "6.1").key, &fingerprint("6.1")), Ok(None));
+        assert_eq!(all.find(&calibration(256, "6.1").key, &fingerprint("6.1")), Ok(None), "larger than any");
         let text = serde_json::to_string(&all).unwrap();
         assert_eq!(serde_json::from_str::<Calibrations>(&text).unwrap(), all);
     }
 
     #[test]
-    fn a_corrected_median_has_the_widest_interval_of_both() {
-        let median = Bounded { value: 1_000.0, low: 990.0, high: 1_010.0 };
-        let calibrated = calibration(64, "6.1").applied_to(median);
-        assert_eq!(calibrated.median_ns, Bounded { value: 700.0, low: 670.0, high: 720.0 });
+    fn between_sizes_it_is_as_wide_as_all_or_refused_where_it_is_not_constant() {
+        let at = |size, low, high| Calibration {
+            correction_ns: Bounded { value: (low + high) / 2.0, low, high },
+            ..calibration(size, "6.1")
+        };
+        let find = |largest: Calibration| {
+            let mut all = Calibrations::default();
+            all.add(vec![at(64, 290.0, 320.0), largest]);
+            (all.find(&calibration(512, "6.1").key, &fingerprint("6.1")), all.constancy(&all.calibrations))
+        };
+        let (found, said) = find(at(1518, 310.0, 400.0));
+        let found = found.unwrap().unwrap();
+        assert_eq!(
+            (found.correction_ns, found.key.frame_size.with_fcs()),
+            (Bounded { value: 330.0, low: 290.0, high: 400.0 }, 512)
+        );
+        assert!(said.len() == 1 && said[0].contains("is constant"), "{said:?}");
+        let (found, said) = find(at(1518, 600.0, 700.0));
+        let why = found.unwrap_err();
+        assert!(why.contains("is not constant") && why.contains("+600 to +700 ns at 1518 bytes"), "{why}");
+        assert!(said.len() == 1 && said[0].contains("is not constant"), "{said:?}");
+        let (found, said) = find(Calibration { host: fingerprint("6.2"), ..at(1518, 310.0, 400.0) });
+        assert_eq!((found, said), (Ok(None), Vec::new()), "of another host");
+    }
+
+    #[test]
+    fn an_old_calibration_is_told() {
+        let made = |made: &str| Calibration { made: made.into(), ..calibration(64, "6.1") };
+        let now: Timestamp = "2026-11-23T10:00:00Z".parse().unwrap();
+        assert_eq!(made("2026-10-24T12:00:00+02:00").aged(now), None, "30 days");
+        let old = made("2026-10-23T09:00:00Z").aged(now).unwrap();
+        assert!(old.contains("is 31 days old (made 2026-10-23T09:00:00Z)"), "{old}");
+        assert!(made("lately").aged(now).unwrap().contains("can't be told of `lately`"));
+    }
+
+    /// Trains whose heads had these latencies: they are exact, where a histogram has buckets.
+    fn measured(latencies: impl Iterator<Item = f64>) -> Measurement {
+        let train = Train { length: 2, spacing_ns: 0, lead_ns: 0, heads_only: true };
+        let nothing = Seen { at_ns: 0, received: 2, head_ns: None, mean_ns: None, sent_ns: 0, arrived_ns: None };
+        let seen = latencies.map(|ns| Seen { head_ns: Some(ns.round() as u64), ..nothing }).collect();
+        Measurement { trains: Some(Trains { train, seen, runs: vec![0] }), ..Measurement::default() }
+    }
+
+    /// Two medians that err by chance, but always together in the worst way: whatever puts either near the end of its interval puts
+    /// the other beyond its own. Two intervals of 95% then miss one time in ten.
+    #[test]
+    fn a_corrected_median_has_95_percent_however_its_two_parts_hang_together() {
+        use statrs::distribution::{ContinuousCDF, Normal};
+        const SAMPLES: i32 = 6_000;
+        const WIDTH: f64 = 1e6;
+        // Of the median of so many of a uniform distribution.
+        let deviation = WIDTH / (2.0 * f64::from(SAMPLES).sqrt());
+        let around = |median: f64| {
+            let places = (0..SAMPLES).map(|i| (f64::from(i) + 0.5) / f64::from(SAMPLES) - 0.5);
+            measured(places.map(|place| median + place * WIDTH))
+        };
+        let normal = Normal::new(0.0, deviation).unwrap();
+        for tail in [0.025, 0.05, 0.1] {
+            let holds = |i: &i32| {
+                let share = (f64::from(*i) + 0.5) / 400.0;
+                let other = match share {
+                    low if low < tail => tail - low,
+                    high if high > 1.0 - tail => 2.0 - tail - high,
+                    middle => middle,
+                };
+                let (first, second) = (-normal.inverse_cdf(other), normal.inverse_cdf(share));
+                // The instrument adds 1 ms to 1 ms, and then to 2 ms.
+                let correction_ns = median_of_two_ns(&around(2e6 + first)).unwrap().minus(1e6);
+                let found = Calibration { correction_ns, ..calibration(64, "6.1") };
+                let median = found.applied_to(&around(3e6 + second)).unwrap().median_ns;
+                median.low <= 2e6 && 2e6 <= median.high
+            };
+            let held = (0..400).filter(holds).count();
+            assert!(held >= 380, "{held} of 400, {tail}");
+        }
     }
 }

@@ -411,7 +411,7 @@ impl Run {
             let mut record = ClientRecord::of(p);
             let key = Key::of(&p.trial, &header.scenario);
             let found = header.calibrations.iter().find(|calibration| calibration.key == key);
-            record.calibrated = found.zip(record.median_ns).map(|(found, median)| found.applied_to(median));
+            record.calibrated = found.and_then(|found| found.applied_to(&p.measured));
             record
         };
         Run { clients: gathered.pooled().iter().map(calibrated).collect(), header, trials: gathered.trials().to_vec() }

@@ -97,6 +97,11 @@ impl Interval {
     }
 }
 
+/// The median of a distribution as one of two whose difference is to have an interval of 95%: it has one of 97.5% itself.
+pub fn median_of_two_ns(histogram: &Histogram) -> Option<Interval> {
+    estimate_within(&histogram.cumulative(), LADDER[0], ONE_SIDE_OF_TWO).value
+}
+
 /// Every quantile of [`LADDER`], each with the exact binomial interval of its order statistics.
 pub fn estimates(histogram: &Histogram) -> Vec<Estimate> {
     ladder(histogram, ONE_SIDE)
@@ -171,6 +176,12 @@ impl Bounded {
     }
 }
 
+impl From<Interval> for Bounded {
+    fn from(interval: Interval) -> Bounded {
+        Bounded { value: interval.ns as f64, low: interval.low_ns as f64, high: interval.high_ns as f64 }
+    }
+}
+
 /// The middle one of some values, the upper of two; `None` of none.
 pub fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
@@ -179,10 +190,19 @@ pub fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// The median of a few values, with the exact binomial interval of its order statistics; `None` below six.
-pub fn median(mut values: Vec<f64>) -> Option<Bounded> {
+pub fn median(values: Vec<f64>) -> Option<Bounded> {
+    median_within(values, ONE_SIDE)
+}
+
+/// The same as one of two medians whose difference is to have an interval of 95%: it has one of 97.5% itself. `None` below seven.
+pub fn median_of_two(values: Vec<f64>) -> Option<Bounded> {
+    median_within(values, ONE_SIDE_OF_TWO)
+}
+
+fn median_within(mut values: Vec<f64>, one_side: f64) -> Option<Bounded> {
     values.sort_unstable_by(f64::total_cmp);
     let samples = values.len() as u64;
-    let (low, high) = rank_interval(samples, LADDER[0], ONE_SIDE)?;
+    let (low, high) = rank_interval(samples, LADDER[0], one_side)?;
     let at = |rank: u64| values[rank as usize - 1];
     Some(Bounded { value: at(samples.div_ceil(2)), low: at(low), high: at(high) })
 }

@@ -183,7 +183,12 @@ impl Trains {
 
     /// Latency of the heads, in nanoseconds: its median.
     pub fn head_ns(&self) -> Option<Bounded> {
-        stats::median(self.seen.iter().filter_map(|seen| seen.head_ns).map(|ns| ns as f64).collect())
+        stats::median(self.heads_ns())
+    }
+
+    /// Latencies of the heads, in nanoseconds.
+    pub fn heads_ns(&self) -> Vec<f64> {
+        self.seen.iter().filter_map(|seen| seen.head_ns).map(|ns| ns as f64).collect()
     }
 
     /// When each run's late trains left: those whose latency (the head's, or the mean where every frame has one) is more

@@ -1,6 +1,6 @@
 //! `calibrate`: what instruments add over paths whose latency physics tells (paper 003 §4.5).
 
-use usect_core::calibration::{Calibration, Fingerprint, Key};
+use usect_core::calibration::{self, Calibration, Fingerprint, Key};
 use usect_core::gathered::Pooled;
 use usect_core::run::{ClientRecord, Header, Run};
 use usect_core::stats::Bounded;
@@ -12,7 +12,7 @@ pub fn of_run(run: &Run, pooled: &[Pooled]) -> Vec<Calibration> {
     let of = |record: &ClientRecord| {
         let own = pooled.iter().find(|p| p.client == record.client)?;
         let expected_ns = scenario.physics_ns(&record.case)?;
-        let median = record.median_ns?;
+        let median = calibration::median_of_two_ns(&own.measured)?;
         let medians: Vec<f64> = own.singles.iter().filter_map(|single| single.median_ns).map(|m| m.value).collect();
         let correction = Bounded {
             value: median.value,

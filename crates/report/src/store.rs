@@ -227,8 +227,8 @@ pub fn read_calibrations(path: &Path) -> Result<Calibrations, StoreError> {
     serde_json::from_value(json).map_err(|e| damaged(one_line(&e.to_string())))
 }
 
-/// Adds calibrations to a file, which is made if it lacks.
-pub fn add_calibrations(path: &Path, new: Vec<Calibration>) -> Result<(), StoreError> {
+/// Adds calibrations to a file, which is made if it lacks, and returns all that it has then.
+pub fn add_calibrations(path: &Path, new: Vec<Calibration>) -> Result<Calibrations, StoreError> {
     let mut all = if path.exists() { read_calibrations(path)? } else { Calibrations::default() };
     all.add(new);
     let failed = |reason| StoreError::Write { path: path.to_owned(), reason };
@@ -236,7 +236,8 @@ pub fn add_calibrations(path: &Path, new: Vec<Calibration>) -> Result<(), StoreE
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| failed(io::Error::other("that is no file's name")))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    write(folder, name, json.as_bytes())
+    write(folder, name, json.as_bytes())?;
+    Ok(all)
 }
 
 /// Reads a run from its folder or its `run.json`, distributions included.
