@@ -97,7 +97,8 @@ pub(crate) fn run<T>(usect: &Path, args: &[&str], take: impl FnOnce(&Path, &Run)
         if !output.status.success() {
             bail!("usect {} failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
         }
-        let run: Run = serde_json::from_slice(&output.stdout).context("usect printed no run")?;
+        let json = serde_json::from_slice(&output.stdout).context("usect printed no run")?;
+        let run: Run = usect_core::stored::read(json).map_err(anyhow::Error::msg)?;
         Ok((folder.join("runs").join(&run.header.id), run))
     };
     let taken = taken().and_then(|(folder, run)| take(&folder, &run));

@@ -30,6 +30,7 @@ pub mod one_way;
 pub mod pattern;
 pub mod periodic;
 pub mod port_name;
+
 pub mod profile;
 pub mod rate;
 pub mod run;
@@ -41,6 +42,7 @@ pub mod signature;
 pub mod stages;
 pub mod stall;
 pub mod stats;
+pub mod stored;
 pub mod suite;
 pub mod summary;
 pub mod template;

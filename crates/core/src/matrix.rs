@@ -11,7 +11,7 @@ pub use seen::{Apart, Arrived, Became, Distribution, Loaded, Measured, Pinged, P
 
 use crate::frame::FrameSize;
 use crate::rate::RateSpec;
-use crate::scenario::Protocol;
+use crate::scenario::{MOST_RUNS, Protocol};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -307,8 +307,11 @@ impl Matrix {
                     protocol.warmup_s
                 ));
             }
-            if protocol.runs == 0 {
-                return Err(format!("no run at all ({section}.runs, or --runs) is none: use 1 or more"));
+            if protocol.runs == 0 || protocol.runs > MOST_RUNS {
+                return Err(format!(
+                    "{} runs ({section}.runs, or --runs) can't be: use 1 to {MOST_RUNS}",
+                    protocol.runs
+                ));
             }
         }
         if self.probe.ping_ms < 2 {
@@ -332,7 +335,7 @@ impl Matrix {
                 return Err(format!("{} has {:?} twice: name each level once", factor.name, twice[0]));
             }
         }
-        let cells: usize = factors.iter().map(|factor| factor.levels.len()).product();
+        let cells: usize = factors.iter().fold(1, |all: usize, factor| all.saturating_mul(factor.levels.len()));
         if cells > MOST_CELLS {
             return Err(format!("it has {cells} cells, and {MOST_CELLS} are the most"));
         }

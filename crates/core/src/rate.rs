@@ -10,9 +10,25 @@ pub const LINE_OVERHEAD: u64 = 20;
 
 /// `frames` departures in every `per_ns` nanoseconds; in none, where nothing is to be waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Parts")]
 pub struct Rate {
     frames: u64,
     per_ns: u64,
+}
+
+/// A rate as it is stored.
+#[derive(Deserialize)]
+struct Parts {
+    frames: u64,
+    per_ns: u64,
+}
+
+impl TryFrom<Parts> for Rate {
+    type Error = &'static str;
+
+    fn try_from(Parts { frames, per_ns }: Parts) -> Result<Rate, &'static str> {
+        if frames > 0 { Ok(Rate { frames, per_ns }) } else { Err("a rate of no frames is none") }
+    }
 }
 
 impl Rate {

@@ -23,6 +23,8 @@ use std::fmt;
 
 /// Most flows: each keeps a window of the numbers that it has seen, and a distribution.
 const MOST_FLOWS: u16 = 256;
+/// Most runs of a client, or of a cell.
+pub(crate) const MOST_RUNS: u32 = 1000;
 
 /// A whole scenario file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -431,13 +433,16 @@ impl TrafficSpec {
 }
 
 impl Protocol {
-    fn check(&self) -> Result<(), String> {
+    /// That it takes some time, and not for ever.
+    ///
+    /// Errors: what is wrong with it, in a sentence.
+    pub(crate) fn check(&self) -> Result<(), String> {
         let in_range = |s: f64, most: f64| (0.0..=most).contains(&s);
         if !in_range(self.warmup_s, 86_400.0) || !in_range(self.duration_s, 86_400.0) || self.duration_s == 0.0 {
             return Err("warm-up (warmup_s) runs from 0 and duration (duration_s) from above 0 to 86400 seconds".into());
         }
-        if self.runs == 0 || self.runs > 1000 {
-            return Err("runs is a number from 1 to 1000".into());
+        if self.runs == 0 || self.runs > MOST_RUNS {
+            return Err(format!("runs is a number from 1 to {MOST_RUNS}"));
         }
         Ok(())
     }

@@ -25,7 +25,16 @@ const ONE_SIDE_OF_TWO: f64 = ONE_SIDE / 2.0;
 
 /// A share of the samples, strictly between 0 and 1. Shown as the field does: `p99.9`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64")]
 pub struct Quantile(f64);
+
+impl TryFrom<f64> for Quantile {
+    type Error = String;
+
+    fn try_from(share: f64) -> Result<Quantile, String> {
+        Quantile::new(share).ok_or_else(|| format!("{share} is no share between 0 and 1"))
+    }
+}
 
 impl Quantile {
     /// `None` outside the open interval (0, 1).

@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use std::fmt::Write;
-use usect_core::histogram::Histogram;
+use usect_core::histogram::{Histogram, MOST_SAMPLES};
 use usect_core::measurement::Measurement;
 
 /// Values are nanoseconds; a log gives the maximum of each interval in milliseconds, by convention.
@@ -57,9 +57,13 @@ impl Log<'_> {
     }
 }
 
+/// Most samples of the logs of a run together.
+const MOST_TOGETHER: u64 = 8 * MOST_SAMPLES;
+
 /// Reads a log back, as a client's and, where there is one, a truth's measurement that hold nothing
-/// but distributions. Tags that we don't know are left out of account.
-pub(crate) fn read(text: &str) -> Result<(Measurement, Option<Measurement>), String> {
+/// but distributions. Tags that we don't know are left out of account. `together` is how many samples the logs of the run have
+/// so far, and then with these.
+pub(crate) fn read(text: &str, together: &mut u64) -> Result<(Measurement, Option<Measurement>), String> {
     let mut client = Measurement::default();
     let mut truth: Option<Measurement> = None;
     let mut seen_latency = false;
@@ -68,6 +72,10 @@ pub(crate) fn read(text: &str) -> Result<(Measurement, Option<Measurement>), Str
             continue;
         };
         let histogram = decode(line.encoded_histogram())?;
+        *together += histogram.samples();
+        if *together > MOST_TOGETHER {
+            return Err(format!("with it the run has more samples than can be, over {MOST_TOGETHER}"));
+        }
         match line.tag().map(|tag| tag.as_str()) {
             Some("latency") => {
                 client.latency.add(&histogram);
@@ -111,7 +119,7 @@ mod tests {
         ) {
             let (client, truth) = (measurement(&seen), tapped.as_deref().map(measurement));
             let text = Log { began_s: Some(1e9), seconds: 8.0, client: &client, truth: truth.as_ref() }.write();
-            let (client_back, truth_back) = read(&text).unwrap();
+            let (client_back, truth_back) = read(&text, &mut 0).unwrap();
             prop_assert_eq!(&client_back.latency, &client.latency);
             prop_assert_eq!(&client_back.touched, &client.touched);
             prop_assert_eq!(&client_back.lateness, &client.lateness);
@@ -131,12 +139,12 @@ mod tests {
 
         #[test]
         fn any_text_is_refused_or_read(text in "(Tag=latency,)?.{0,80}\n?") {
-            let _ = read(&text);
+            let _ = read(&text, &mut 0);
         }
     }
 
     #[test]
     fn a_log_without_latency_is_refused() {
-        assert!(read("#[Histogram log format version 1.3]\n").is_err());
+        assert!(read("#[Histogram log format version 1.3]\n", &mut 0).is_err());
     }
 }

@@ -16,6 +16,7 @@ use usect_core::calibration::{self, Calibration, Calibrations};
 use usect_core::gathered::Gathered;
 use usect_core::measurement::Measurement;
 use usect_core::run::{Header, Record, Run, SCHEMA, TrialRecord};
+use usect_core::stored;
 use usect_core::trial::{INTERRUPTED, Trial, TrialResult};
 
 const RUN_JSON: &str = "run.json";
@@ -224,7 +225,7 @@ pub fn read_calibrations(path: &Path) -> Result<Calibrations, StoreError> {
             )));
         }
     }
-    serde_json::from_value(json).map_err(|e| damaged(one_line(&e.to_string())))
+    stored::read(json).map_err(|why| damaged(one_line(&why)))
 }
 
 /// Adds calibrations to a file, which is made if it lacks, and returns all that it has then.
@@ -250,12 +251,12 @@ pub fn open(path: &Path) -> Result<StoredRun, StoreError> {
 /// Reads the distributions of some trials of a run.
 fn gather(path: &Path, run: &Run, these: impl Fn(&TrialRecord) -> bool) -> Result<Gathered, StoreError> {
     let folder = run_json(path).with_file_name(HISTOGRAMS);
-    let mut gathered = Gathered::default();
+    let (mut gathered, mut samples) = (Gathered::default(), 0);
     for record in run.trials.iter().filter(|record| these(record)) {
         let label = record.trial.label();
         let client = run.clients.iter().find(|client| client.client == label);
         let known_delay_ns = client.and_then(|client| client.known_delay_ns);
-        gathered.restore(record.clone(), &TrialResult { known_delay_ns, ..restored(record, &folder)? });
+        gathered.restore(record.clone(), &TrialResult { known_delay_ns, ..restored(record, &folder, &mut samples)? });
     }
     Ok(gathered)
 }
@@ -278,11 +279,7 @@ pub fn read_run(path: &Path) -> Result<Run, StoreError> {
         Some(other) => return Err(StoreError::Schema { path, found: one_line(other) }),
         None => return Err(damaged("it does not say its schema".to_owned())),
     }
-    let run: Run = serde_json::from_value(json).map_err(|e| damaged(one_line(&e.to_string())))?;
-    match run.trials.iter().map(|t| &t.trial.client.name).find(|name| name.contains(['/', '\\', '\0'])) {
-        Some(name) => Err(damaged(format!("`{}` can't name a client", one_line(name)))),
-        None => Ok(run),
-    }
+    stored::read(json).map_err(|why| damaged(one_line(&why)))
 }
 
 fn run_json(path: &Path) -> PathBuf {
@@ -301,15 +298,15 @@ fn read_text(path: &Path) -> Result<String, StoreError> {
 }
 
 /// Foreign text in our sentence: on one line, and short.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
 }
 
 /// What is left of a trial that was stored: its counts and distributions. Those of flows, pairs and stages are in its
 /// record alone.
-fn restored(record: &TrialRecord, folder: &Path) -> Result<TrialResult, StoreError> {
+fn restored(record: &TrialRecord, folder: &Path, samples: &mut u64) -> Result<TrialResult, StoreError> {
     let path = folder.join(hlog_name(&record.trial));
-    let read = hlog::read(&read_text(&path)?).map_err(|reason| StoreError::Damaged { path, reason });
+    let read = hlog::read(&read_text(&path)?, samples).map_err(|reason| StoreError::Damaged { path, reason });
     let (client, truth) = read?;
     let with = |measured: Measurement, seen: &Record| Measurement {
         counts: seen.counts,

@@ -93,7 +93,7 @@ impl Vary {
     pub fn check(&self, scenario: &Scenario) -> Result<(), String> {
         let each =
             [self.profile.len(), self.frame_size.len(), self.rate.len(), self.length_m.len(), self.line_rate.len()];
-        let number = each.iter().map(|&values| values.max(1)).product::<usize>() * (1 + usize::from(self.loopback));
+        let number = each.iter().fold(1 + usize::from(self.loopback), |all, &values| all.saturating_mul(values.max(1)));
         if number > MOST_CASES {
             return Err(format!("it makes {number} cases, and {MOST_CASES} are the most: take larger steps"));
         }

@@ -3,7 +3,7 @@
 //! A line is there whole or not at all: what a full disk or a killed process left of one is cut off again, and what could
 //! not be written is kept and tried again with the next entry.
 
-use crate::store::StoreError;
+use crate::store::{StoreError, one_line};
 use crate::sudo;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use usect_core::monitor::{Entry, SCHEMA};
+use usect_core::stored;
 
 /// How names of its files end.
 const SUFFIX: &str = ".jsonl";
@@ -153,10 +154,10 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
 }
 
 fn read_files(files: &[PathBuf]) -> Result<Vec<Entry>, StoreError> {
-    let mut entries = Vec::new();
+    let (mut entries, mut reader) = (Vec::new(), LogReader::default());
     for path in files {
         for (number, line) in (1..).zip(lines(&whole(path)?)) {
-            entries.push(entry(path, number, line)?);
+            entries.push(reader.entry(path, number, line)?);
         }
     }
     Ok(entries)
@@ -169,7 +170,8 @@ fn latest(files: &[PathBuf]) -> Result<Vec<Entry>, StoreError> {
         texts.iter().flat_map(|(path, text)| (1..).zip(lines(text)).map(move |line| (path, line))).collect();
     let early = all.len().saturating_sub(LATEST);
     let wanted = all.iter().enumerate().filter(|(index, (_, (_, line)))| *index >= early || line.starts_with(START));
-    wanted.map(|(_, (path, (number, line)))| entry(path, *number, line)).collect()
+    let mut reader = LogReader::default();
+    wanted.map(|(_, (path, (number, line)))| reader.entry(path, *number, line)).collect()
 }
 
 /// The whole lines of a file: the last one may be being written.
@@ -183,14 +185,34 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|&byte| byte == b'\n')
 }
 
-fn entry(path: &Path, number: usize, line: &[u8]) -> Result<Entry, StoreError> {
-    let damaged = |reason| StoreError::Damaged { path: path.to_owned(), reason: format!("line {number}: {reason}") };
-    let entry: Entry = serde_json::from_slice(line).map_err(|e| damaged(e.to_string()))?;
-    match &entry {
-        Entry::Start(start) if start.schema != SCHEMA => {
-            Err(damaged(format!("it has schema `{}`, and this version reads `{SCHEMA}`", start.schema)))
+/// Most samples of all intervals of a log: those of half a year at 1 Mpps.
+const MOST_SAMPLES: u64 = 1 << 44;
+
+/// Reads entry after entry of a log.
+#[derive(Default)]
+struct LogReader {
+    stored: stored::Reader,
+    samples: u64,
+}
+
+impl LogReader {
+    fn entry(&mut self, path: &Path, number: usize, line: &[u8]) -> Result<Entry, StoreError> {
+        let damaged =
+            |reason: String| StoreError::Damaged { path: path.to_owned(), reason: format!("line {number}: {reason}") };
+        let json = serde_json::from_slice(line).map_err(|e| damaged(e.to_string()))?;
+        let entry: Entry = self.stored.read(json).map_err(|why| damaged(one_line(&why)))?;
+        match &entry {
+            Entry::Start(start) if start.schema != SCHEMA => {
+                let schema = one_line(&start.schema);
+                return Err(damaged(format!("it has schema `{schema}`, and this version reads `{SCHEMA}`")));
+            }
+            Entry::Interval(interval) => self.samples = self.samples.saturating_add(interval.latency.samples),
+            _ => {}
         }
-        _ => Ok(entry),
+        if self.samples > MOST_SAMPLES {
+            return Err(damaged(format!("with it the log has more samples than can be, over {MOST_SAMPLES}")));
+        }
+        Ok(entry)
     }
 }
 
