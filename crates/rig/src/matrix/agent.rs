@@ -3,6 +3,7 @@
 
 use super::end::{Answer, Found, Here, Order};
 use crate::RigError;
+use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -13,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use usect_core::inventory::Ssh;
 use usect_core::matrix::Became;
+use usect_core::stored;
 
 /// How long an answer may take; the longest is that to the first order, behind a login.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,6 +29,16 @@ pub(super) const SILENCE: Duration = Duration::from_secs(60);
 const BLINK: Duration = Duration::from_millis(20);
 /// Its exit code where it refuses.
 const REFUSED: i32 = 2;
+
+/// Longest line of either side: an answer tells of a hundred thousand probes, of fifty bytes each.
+const LONGEST_LINE: usize = 16 << 20;
+/// Longest complaint that is kept.
+const LONGEST_COMPLAINT: usize = 4 << 10;
+/// Lines that wait to be looked at; whoever says more waits himself.
+const WAITING: usize = 1;
+
+/// A line, or why there is none.
+type Line = Result<String, String>;
 
 /// Its standard input, as long as it can be asked.
 type Input = Arc<Mutex<Option<ChildStdin>>>;
@@ -50,7 +62,7 @@ pub(super) struct Agent {
     name: String,
     child: Child,
     input: Input,
-    lines: mpsc::Receiver<String>,
+    lines: mpsc::Receiver<Line>,
     complaints: Arc<Mutex<String>>,
     /// Reads them.
     listener: JoinHandle<()>,
@@ -140,13 +152,10 @@ impl Agent {
 
     fn answer(&mut self, patience: Duration) -> Result<Answer, String> {
         let Ok(line) = self.lines.recv_timeout(patience) else { return Err(self.why_gone(patience)) };
-        serde_json::from_str(&line).map_err(|_| {
+        let answer = line.and_then(|line| read(&line));
+        answer.map_err(|why| {
             self.end();
-            format!(
-                "{}: {:?} came where usect should answer: does a shell print something there when it starts?",
-                self.name,
-                line.chars().take(60).collect::<String>()
-            )
+            format!("{}: {why}", self.name)
         })
     }
 
@@ -173,6 +182,8 @@ impl Agent {
     /// Nothing more can be asked; the other process finds its input closed, and puts back what it changed.
     fn end(&mut self) {
         self.gone = true;
+        // Nobody listens any more, so that whoever has more to say finds that out.
+        self.lines = mpsc::sync_channel(0).1;
         // A writer that nobody reads holds the input until ssh is gone.
         if let Ok(mut input) = self.input.try_lock() {
             input.take();
@@ -229,11 +240,46 @@ fn complaint(last: &Mutex<String>) -> std::sync::MutexGuard<'_, String> {
     last.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn lines_of(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
-    let (sender, lines) = mpsc::channel();
+/// What an answer says. It is another host's: it comes as what is stored does, checked.
+fn read(line: &str) -> Result<Answer, String> {
+    let foreign = |_| {
+        format!(
+            "{:?} came where usect should answer: does a shell print something there when it starts?",
+            line.chars().take(60).collect::<String>()
+        )
+    };
+    let json: Value = serde_json::from_str(line).map_err(foreign)?;
+    match json.get("Passed") {
+        // Readings of a counter, which may be as large as any.
+        Some(_) => serde_json::from_value(json).map_err(foreign),
+        None => stored::read(json),
+    }
+}
+
+/// The next line without its end; none where there are no more.
+///
+/// Errors: it is longer than `most` bytes, of which no more are kept, or can't be read.
+fn line_of(stream: &mut impl BufRead, most: usize) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    stream.by_ref().take(most as u64 + 1).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let is_whole = line.pop_if(|last| *last == b'\n').is_some();
+    if !is_whole && line.len() > most {
+        return Err(io::Error::other(format!("a line of more than {most} bytes came, longer than any that is known")));
+    }
+    Ok(Some(String::from_utf8_lossy(&line).into_owned()))
+}
+
+/// Lines, until one is too long or there are no more.
+fn lines_of(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Line> {
+    let (sender, lines) = mpsc::sync_channel(WAITING);
     std::thread::spawn(move || {
-        for line in stream.map(BufReader::new).into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
-            if sender.send(line).is_err() {
+        let Some(mut stream) = stream.map(BufReader::new) else { return };
+        while let Some(line) = line_of(&mut stream, LONGEST_LINE).map_err(|e| e.to_string()).transpose() {
+            let is_last = line.is_err();
+            if sender.send(line).is_err() || is_last {
                 return;
             }
         }
@@ -241,15 +287,20 @@ fn lines_of(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String
     lines
 }
 
-/// The last line that isn't empty.
+/// The last line that isn't empty, or the last piece of one that is long.
 fn last_line_of(stream: Option<impl Read + Send + 'static>) -> (Arc<Mutex<String>>, JoinHandle<()>) {
     let last: Arc<Mutex<String>> = Arc::default();
     let into = last.clone();
     let listener = std::thread::spawn(move || {
-        for line in stream.map(BufReader::new).into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
-            if !line.trim().is_empty() {
-                *complaint(&into) = line;
+        let Some(mut stream) = stream.map(BufReader::new) else { return };
+        let mut line = Vec::new();
+        let most = LONGEST_COMPLAINT as u64;
+        while stream.by_ref().take(most).read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+            let said = String::from_utf8_lossy(&line);
+            if !said.trim().is_empty() {
+                *complaint(&into) = said.trim_end().to_owned();
             }
+            line.clear();
         }
     });
     (last, listener)
@@ -257,7 +308,7 @@ fn last_line_of(stream: Option<impl Read + Send + 'static>) -> (Arc<Mutex<String
 
 /// The other process, seen from within: obeys until nobody orders any more, or `stop` is set.
 ///
-/// Errors: the connection is lost, or silent.
+/// Errors: the connection is lost, or silent; a line has no end.
 pub(super) fn serve(
     end: &mut Here,
     input: impl Read + Send + 'static,
@@ -283,6 +334,7 @@ pub(super) fn serve(
         match lines.recv_timeout(BLINK) {
             Ok(line) => {
                 heard = Instant::now();
+                let line = line.map_err(io::Error::other)?;
                 if line.is_empty() {
                     continue;
                 }
@@ -301,6 +353,7 @@ pub(super) fn serve(
 
 #[cfg(test)]
 mod tests {
+    use super::super::end::Told;
     use super::*;
     use proptest::prelude::*;
 
@@ -350,6 +403,57 @@ mod tests {
         assert_eq!(words.len(), 5);
         let inner = shlex::split(&words[4]).unwrap();
         assert_eq!(inner.last().map(String::as_str), Some("eth1; reboot"));
+    }
+
+    /// Bytes that are no lines, and how many of them were taken.
+    struct Endless(Arc<Mutex<usize>>);
+
+    impl Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let mut taken = self.0.lock().unwrap();
+            // Without a bound this would end by itself, so that memory is left.
+            let some = buffer.len().min(4 * LONGEST_LINE - *taken);
+            buffer[..some].fill(b' ');
+            *taken += some;
+            Ok(some)
+        }
+    }
+
+    #[test]
+    fn a_line_without_an_end_takes_no_memory_without_end() {
+        let taken: Arc<Mutex<usize>> = Arc::default();
+        let lines = lines_of(Some(Endless(taken.clone())));
+        let why = lines.recv().unwrap().unwrap_err();
+        assert!(why.starts_with("a line of more than 16777216 bytes came"), "{why}");
+        assert!(lines.recv().is_err(), "nothing comes behind it");
+        assert!(*taken.lock().unwrap() < 2 * LONGEST_LINE);
+    }
+
+    #[test]
+    fn an_endless_order_ends_the_service() {
+        let mut here = Here::at(usect_lab::named("lo").unwrap(), None);
+        let why = serve(&mut here, Endless(Arc::default()), io::sink(), &AtomicBool::new(false)).unwrap_err();
+        assert!(why.to_string().contains("a line of more than"), "{why}");
+    }
+
+    #[test]
+    fn a_host_that_says_too_much_is_left_and_named() {
+        let said = format!("exec head -c {} /dev/zero", 2 * LONGEST_LINE);
+        let ssh = Ssh { program: "sh".into(), arguments: vec!["-c".into(), said], sudo: false };
+        let Err(Unstarted { why, .. }) = Agent::start("far", &ssh, "lo") else { panic!("nobody is there") };
+        assert!(why.to_string().contains("far: a line of more than"), "{why}");
+    }
+
+    #[test]
+    fn what_a_host_says_is_checked() {
+        let told = |drops: u64| {
+            let queue = usect_core::matrix::Queue { drops, ..Default::default() };
+            read(&serde_json::to_string(&Answer::Told(Box::new(Told { queue, ..Told::default() }))).unwrap())
+        };
+        assert!(matches!(told(7), Ok(Answer::Told(_))));
+        assert!(told(u64::MAX).unwrap_err().contains("more than can be measured"));
+        let passed = Answer::Passed(super::super::end::Passed { hz: 9, frames: vec![(1, u64::MAX, u64::MAX)] });
+        assert!(read(&serde_json::to_string(&passed).unwrap()).is_ok(), "counters may be as large as any");
     }
 
     proptest! {

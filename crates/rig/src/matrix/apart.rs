@@ -1,6 +1,6 @@
 //! The two ways of probes, told apart by when the far end saw them.
 
-use super::end::{Answer, End, Order, Passed, Reflect};
+use super::end::{Answer, End, MOST_REMEMBERED, Order, Passed, Reflect};
 use super::site::{done, unexpected};
 use crate::Standing;
 use crate::path::RX_PORT;
@@ -12,7 +12,7 @@ use usect_core::one_way::{self, Exchange};
 use usect_core::trial::{Tagged, Traffic};
 
 /// Probes whose two ways are told apart, of a trial; every so manieth of more.
-const APART: u64 = 100_000;
+const APART: u64 = MOST_REMEMBERED as u64;
 /// How long probes go without a load, before and after it.
 const QUIET_NS: u64 = 300_000_000;
 
@@ -32,7 +32,7 @@ impl Picked {
     }
 
     pub(super) fn reflect(self, to: SocketAddrV4) -> Reflect {
-        Reflect { port: RX_PORT, to, from: self.from, every: self.every, most: APART as usize }
+        Reflect { port: RX_PORT, to, from: self.from, every: self.every, most: MOST_REMEMBERED }
     }
 }
 

@@ -14,6 +14,7 @@ use usect_core::environment::Environment;
 use usect_core::instant::TickRate;
 use usect_core::matrix::{self, Became, Distribution, Queue, SECOND_END, Settings, Used};
 use usect_core::scenario::Stamp;
+use usect_core::stored::Stored;
 use usect_dut::{Reflector, Remember};
 use usect_lab::ends::Setup;
 use usect_lab::{Link, audit, within};
@@ -26,6 +27,9 @@ use usect_xdp::arrivals::{Arrivals, Arrived};
 
 /// How often queues are looked at.
 const LOOKS: Duration = Duration::from_millis(100);
+
+/// Most frames that an end remembers to have sent back.
+pub(super) const MOST_REMEMBERED: usize = 100_000;
 
 /// What an end is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -73,6 +77,13 @@ pub(super) enum Answer {
     Passed(Passed),
     /// It isn't done, and what becomes of the trial.
     Became(Became),
+}
+
+/// Numbers alone: what users rely on is in its types.
+impl Stored for Answer {
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// An end that was found.
@@ -190,6 +201,11 @@ impl Here {
     /// By a thread that blocks: it leaves the cores to the load.
     fn reflect(&mut self, reflect: Reflect) -> Result<(), Became> {
         let Reflect { port, to, from, every, most } = reflect;
+        if most > MOST_REMEMBERED {
+            return Err(Became::Failed(format!(
+                "{most} frames are to be remembered, and {MOST_REMEMBERED} are the most that anybody asks for"
+            )));
+        }
         let (own, clock) = (SocketAddrV4::new(self.address()?, port), Clock::calibrate().map_err(RigError::from)?);
         let opened =
             within(self.link.netns.as_deref(), || udp::open(own, to, true, Stamp::App)).map_err(RigError::from)?;
@@ -331,4 +347,19 @@ pub(super) fn check_way(link: &Link, to: Ipv4Addr) -> Result<(), RigError> {
 /// What an error of a load makes of a trial.
 pub(super) fn loading(error: LoadError) -> Became {
     RigError::from(error).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_to_remember_more_than_there_can_be_is_refused() {
+        let mut here = Here::at(usect_lab::named("lo").unwrap(), None);
+        let to = "127.0.0.1:9".parse().unwrap();
+        // Of 24 bytes each they would be 240 GB.
+        let order = Order::Reflect(Reflect { port: 0, to, from: 0, every: 1, most: 10_000_000_000 });
+        let Err(Became::Failed(why)) = here.obey(order) else { panic!("it was obeyed") };
+        assert!(why.starts_with("10000000000 frames are to be remembered, and 100000"), "{why}");
+    }
 }
