@@ -58,7 +58,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Compare several clients over one path, each beside the ground truth.
-    Compare(Compare),
+    Compare(Box<Compare>),
     /// Measure with one client between two ports of your own.
     Measure(Box<Measure>),
     /// Latency, capacity and loss by convoys of packet trains: only the head of each train is stamped, because the
@@ -159,7 +159,7 @@ says that samples depend on each other, and that intervals which assume otherwis
 #[derive(Debug, Subcommand)]
 pub(crate) enum Sampling {
     /// As `usect compare`.
-    Compare(Compare),
+    Compare(Box<Compare>),
     /// As `usect measure`.
     Measure(Box<Measure>),
 }
@@ -168,7 +168,7 @@ pub(crate) enum Sampling {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Measuring {
     /// As `usect compare`.
-    Compare(Compare),
+    Compare(Box<Compare>),
     /// As `usect measure`.
     Measure(Box<Measure>),
     /// As `usect convoy`.
@@ -229,6 +229,9 @@ pub(crate) struct Compare {
     /// Measure under each of these profiles of the host's settings, and put everything back [default: the scenario's, or none].
     #[arg(long, value_name = "PROFILES", value_delimiter = ',')]
     pub(crate) profiles: Vec<Profile>,
+    /// Yes, what the scenario asks to run may run: arguments that load code into DPDK.
+    #[arg(long)]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) scope: Scope,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! From flags to a scenario, and to a session that measures it.
 
 use crate::args::{Between, Compare, Measure, Protocol as ProtocolArgs, Sampling};
+use crate::confirm;
 use crate::session::Session;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -17,7 +18,7 @@ use usect_core::scenario::{
 
 /// `usect compare`.
 pub(crate) fn compare(args: &Compare) -> Result<Session> {
-    let (mut scenario, slug) = load(&args.scenario, &args.clients)?;
+    let (mut scenario, slug) = load(&args.scenario, &args.clients, args.yes)?;
     if !args.profiles.is_empty() {
         scenario.vary.profile = args.profiles.clone();
     }
@@ -27,8 +28,9 @@ pub(crate) fn compare(args: &Compare) -> Result<Session> {
     Session::new("compare", slug, timed(scenario, &args.protocol), &args.protocol.output)
 }
 
-/// A scenario of these clients, or of all that it has where none is named, with a name for its runs.
-pub(crate) fn load(file: &Path, clients: &[String]) -> Result<(Scenario, String)> {
+/// A scenario of these clients, or of all that it has where none is named, with a name for its runs. What it would run is asked about,
+/// unless `yes` was said.
+fn load(file: &Path, clients: &[String], yes: bool) -> Result<(Scenario, String)> {
     let path = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("the scenario {path} can't be read"))?;
     let mut scenario = Scenario::parse(&text).map_err(|e| match Matrix::parse(&text) {
@@ -36,6 +38,7 @@ pub(crate) fn load(file: &Path, clients: &[String]) -> Result<(Scenario, String)
         Err(_) => anyhow::anyhow!("{path}: {e}"),
     })?;
     select(&mut scenario, clients)?;
+    confirm::of_dpdk(&scenario, yes)?;
     let slug = file.file_stem().and_then(|s| s.to_str()).unwrap_or("run").to_owned();
     // A capture's name is relative to that of the scenario that has it.
     read_capture(&mut scenario, file.parent().unwrap_or(Path::new("")))?;
@@ -159,6 +162,7 @@ pub(crate) fn between(
         return load(
             args.scenario.as_ref().context("name a scenario, or two ports with --tx and --rx")?,
             &args.clients,
+            args.yes,
         );
     };
     check_ports(tx, rx)?;

@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Dissect) -> Result<ExitCode> {
     let mut bench = Bench::new(args, &header, stop.clone())?;
     let mut dissection = Dissection::default();
     for (number, experiment) in wanted {
-        bench.bar.set_prefix(format!("experiment {number}"));
+        crate::progress::entitle(&bench.bar, &format!("experiment {number}"));
         let rows = bench.rows(number, experiment);
         rows.iter().for_each(|row| bench.told(row));
         dissection.rows.extend(rows);

@@ -5,6 +5,7 @@
 mod args;
 mod asked;
 mod calibrate;
+mod confirm;
 mod dissect;
 mod engines;
 mod generate;
@@ -26,7 +27,9 @@ mod trains;
 use args::{Args, Command};
 use clap::Parser;
 use session::Session;
+use std::io::IsTerminal;
 use std::process::ExitCode;
+use usect_core::printed::escaped;
 
 /// Something was asked for that can't be done; nothing was left behind.
 const REFUSED: u8 = 2;
@@ -63,16 +66,30 @@ fn main() -> ExitCode {
     })
 }
 
-/// A line on standard error. Nobody may be there to read it, which is no reason to lose a measurement.
+/// A line on standard error, in which nothing steers the terminal. Nobody may be there to read it, which is no reason to lose a
+/// measurement.
 fn complain(line: impl std::fmt::Display) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", escaped(&line.to_string()));
 }
 
-/// A line on standard output. A full disk or a closed pipe is an error like any other.
+/// A line on standard output, in which nothing steers the terminal.
+///
+/// Errors: a full disk or a closed pipe, as any other.
 fn say(line: impl std::fmt::Display) -> anyhow::Result<()> {
+    show(&escaped(&line.to_string()))
+}
+
+/// The table of a run, which has colours of its own and no others.
+///
+/// Errors: as [`say`].
+fn say_table(run: &usect_core::run::Run) -> anyhow::Result<()> {
+    show(&usect_report::table(run, std::io::stdout().is_terminal()))
+}
+
+fn show(text: &str) -> anyhow::Result<()> {
     use std::io::Write;
-    writeln!(std::io::stdout().lock(), "{line}")
+    writeln!(std::io::stdout().lock(), "{text}")
         .map_err(|e| anyhow::anyhow!("standard output can't be written to: {e}"))
 }
 

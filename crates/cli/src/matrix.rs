@@ -184,7 +184,7 @@ impl Run {
             let label = self.measured.matrix.label(&turn.cell);
             let time_left = time_left(self.protocol(), begun.elapsed(), done, left.len());
             let number = before + done + 1;
-            bar.set_prefix(format!("{number} of {all}, about {} left: {label}", HumanDuration(time_left)));
+            progress::entitle(&bar, &format!("{number} of {all}, about {} left: {label}", HumanDuration(time_left)));
             let Some(became) = self.tried(turn, stop, &bar) else { break };
             let mut said = in_words(&became);
             self.measured.add(Tried { turn: turn.clone(), session: self.session, became });

@@ -2,6 +2,7 @@
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
+use usect_core::printed::on_one_line;
 use usect_core::trial::{Trial, TrialResult};
 use usect_procedure::Outlook;
 use usect_rig::Progress;
@@ -14,6 +15,11 @@ pub(crate) fn bar(plain: bool) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix:.bold} [{bar:32}] {msg}").expect("constant template");
     bar.set_style(style.progress_chars("=> "));
     bar
+}
+
+/// What a bar is of, in which nothing steers the terminal: names in it are a file's.
+pub(crate) fn entitle(bar: &ProgressBar, text: &str) {
+    bar.set_prefix(on_one_line(text));
 }
 
 /// One bar: the trial within the whole.
@@ -37,7 +43,7 @@ impl Bars {
                 format!("{} run {}{of}", trial.label(), trial.run)
             }
         };
-        self.bar.set_prefix(prefix);
+        entitle(&self.bar, &prefix);
         self.bar.set_position(0);
     }
 
@@ -92,7 +98,7 @@ impl Spinner {
     /// Shows a message, which is made only where somebody sees it.
     pub(crate) fn show(&self, message: impl FnOnce() -> String) {
         if !self.0.is_hidden() {
-            self.0.set_message(message());
+            self.0.set_message(on_one_line(&message()));
             self.0.tick();
         }
     }

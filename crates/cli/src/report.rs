@@ -1,9 +1,8 @@
 //! `usect report`: stored runs again.
 
 use crate::args::Report;
-use crate::say;
+use crate::{say, say_table};
 use anyhow::{Result, bail};
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use usect_report::monitor::log;
@@ -30,7 +29,7 @@ pub(crate) fn run(args: &Report) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     for stored in &runs {
-        say(usect_report::table(&stored.run, std::io::stdout().is_terminal()))?;
+        say_table(&stored.run)?;
     }
     say(format!("report: {}", output.display()))?;
     Ok(ExitCode::SUCCESS)

@@ -1,7 +1,7 @@
 //! The reset of the device under test in the middle of a trial (RFC 2544 §26.6), by a command of the user's.
 
+use crate::confirm::{self, Asked};
 use anyhow::{Context, Result, bail};
-use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -69,20 +69,10 @@ impl Event {
 }
 
 /// Asks whether the device may be reset, where nobody said so beforehand.
+///
+/// Errors: as [`confirm::confirm`].
 pub(crate) fn confirm(suite: &Suite, yes: bool) -> Result<()> {
-    let Some(command) = suite.reset_command.as_ref().filter(|_| suite.has(Benchmark::Reset) && !yes) else {
-        return Ok(());
-    };
-    if !std::io::stdin().is_terminal() {
-        bail!("`{command}` is to reset the device, and nobody is there to confirm it: add --yes");
-    }
-    let mut terminal = std::io::stderr().lock();
-    write!(terminal, "`{command}` will run {} times, to reset the device. Type yes to go on: ", suite.reset.times)?;
-    terminal.flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    if answer.trim() != "yes" {
-        bail!("nothing was measured: the reset was not confirmed; leave it out with --benchmark");
-    }
-    Ok(())
+    let Some(what) = suite.reset_command.as_deref().filter(|_| suite.has(Benchmark::Reset)) else { return Ok(()) };
+    let does = format!("will run {} times, to reset the device", suite.reset.times);
+    confirm::confirm(&Asked { what, does, instead: "leave the reset out with --benchmark" }, yes)
 }

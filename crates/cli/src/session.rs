@@ -365,7 +365,7 @@ pub(crate) fn show(stored: &StoredRun, folder: &Path, json: bool) -> Result<()> 
     if json {
         return say(serde_json::to_string_pretty(&stored.run)?);
     }
-    say(usect_report::table(&stored.run, std::io::stdout().is_terminal()))?;
+    crate::say_table(&stored.run)?;
     say(format!("report: {}", folder.join("report.html").display()))
 }
 

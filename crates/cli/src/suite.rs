@@ -2,6 +2,7 @@
 
 use crate::args::Rfc2544 as Args;
 use crate::asked;
+use crate::confirm;
 use crate::reset;
 use crate::session::Session;
 use anyhow::{Result, bail};
@@ -24,7 +25,7 @@ pub(crate) fn session(args: &Args) -> Result<Session> {
     let (mut scenario, slug) = asked::between(&args.between, None, args.sizes[0], "rfc2544")?;
     check(&scenario)?;
     let suite = suite(args, &scenario)?;
-    reset::confirm(&suite, args.yes)?;
+    reset::confirm(&suite, args.between.yes)?;
     scenario.traffic.both |= args.both;
     scenario.traffic.frame_size = suite.sizes[0];
     // Every trial has a load of its own.
@@ -42,7 +43,8 @@ fn resumed(args: &Args, folder: &Path) -> Result<Session> {
     if header.partial.is_none() {
         bail!("{} was not interrupted: there is nothing to go on with", folder.display());
     }
-    reset::confirm(&record.suite, args.yes)?;
+    reset::confirm(&record.suite, args.between.yes)?;
+    confirm::of_dpdk(&header.scenario, args.between.yes)?;
     let output = crate::args::Output { quick: header.quick, ..args.output.clone() };
     let session = Session::new("rfc2544", header.id, header.scenario, &output)?;
     Ok(session.benchmarking(record.suite).resuming(folder.to_owned()))

@@ -30,7 +30,7 @@ pub mod one_way;
 pub mod pattern;
 pub mod periodic;
 pub mod port_name;
-
+pub mod printed;
 pub mod profile;
 pub mod rate;
 pub mod run;

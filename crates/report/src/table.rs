@@ -9,13 +9,28 @@ use crate::view::caveats;
 use crate::{calibrated, converge, dissect, format, host, loads, matrix, suite, trains, verdict};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, LineStyle, Table, TableStyle};
 use std::fmt::Write;
+use usect_core::printed::{escaped, steers};
 use usect_core::run::{ClientRecord, Record, Run, StreamRecord, SuiteRecord};
 use usect_core::stall::CoreStalls;
 use usect_core::stats::{Estimate, Interval, LADDER, Quantile};
 use usect_core::tracker::Counts;
 
-/// The run in text for a terminal of 80 columns or more. No escape codes unless `color`.
+/// The run in text for a terminal of 80 columns or more. No escape codes unless `color`, and none at all where the run has some of its
+/// own, which could not be told from ours.
 pub fn table(run: &Run, color: bool) -> String {
+    let color = color && !could_steer(run);
+    let text = tables(run, color);
+    if color { text } else { escaped(&text).into_owned() }
+}
+
+/// Whether any text of a run has characters that steer a terminal. JSON writes the most of them as escapes.
+fn could_steer(run: &Run) -> bool {
+    let escapes = ["\\u00", "\\b", "\\f", "\\r"];
+    let steering = |json: String| json.contains(steers) || escapes.iter().any(|e| json.contains(e));
+    serde_json::to_string(run).map_or(true, steering)
+}
+
+fn tables(run: &Run, color: bool) -> String {
     let page = Page { run, color };
     if let Some(record) = suite::of(run) {
         return [page.header(), page.suite(record), page.platform()].join("\n\n") + "\n";

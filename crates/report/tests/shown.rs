@@ -113,6 +113,8 @@ fn evil() -> StoredRun {
         result.client.stalls.iter_mut().for_each(|s| s.thread = EVIL.to_owned());
         result.partial = Some(EVIL.to_owned());
         result.dut.push((EVIL.to_owned(), 1));
+        // In the tables, where it isn't dropped but written out.
+        result.trial.client.name.push_str(EVIL);
     }
     let mut run = stored(&results);
     let header = &mut run.run.header;
@@ -138,7 +140,10 @@ fn nothing_from_a_run_becomes_markup_or_steers_the_terminal() {
     assert!(!page.contains("alert(1)</script>") && !page.contains("<b>\""));
     assert!(page.contains("&lt;script&gt;"));
     data(&page);
-    assert!(!table(&evil().run, false).contains('\x1b'));
+    for color in [false, true] {
+        let table = table(&evil().run, color);
+        assert!(!table.contains('\x1b') && table.contains("\\u001b[2J"));
+    }
 }
 
 fn element<'a>(page: &'a str, id: &str) -> &'a str {

@@ -31,6 +31,10 @@ pub(crate) struct Between {
     pub(crate) rx_core: Option<usize>,
     #[command(flatten)]
     pub(crate) dpdk: Dpdk,
+    /// Yes, what a scenario, a stored run or --reset asks to run may run: arguments that load code into DPDK, the command that resets
+    /// the device.
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 /// What is measured, and with what.

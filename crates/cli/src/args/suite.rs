@@ -67,9 +67,6 @@ pub(crate) struct Rfc2544 {
     /// The command that resets the device, run by `sh` in the middle of a trial; it is asked for a yes before.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) reset: Option<String>,
-    /// Yes, the device may be reset.
-    #[arg(long)]
-    pub(crate) yes: bool,
     /// Loads of latency, in percent of the throughput.
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "10,50,90,100", value_parser = percent)]
     pub(crate) loads: Vec<u32>,

@@ -20,6 +20,27 @@ fn refuses(world: &World, args: &[&str], parts: &[&str]) {
 }
 
 #[test]
+fn nothing_that_is_quoted_steers_the_terminal() {
+    let Some(world) = World::new() else { return };
+    let sentence = world.refuses(&["report", "no\x1b[2Jthing\u{9b}31m"]);
+    assert!(sentence.contains("no\\u001b[2Jthing\\u009b31m"), "{sentence:?}");
+    assert!(!sentence.contains(['\x1b', '\u{9b}']), "{sentence:?}");
+}
+
+#[test]
+fn what_a_scenario_loads_into_dpdk_is_refused_where_nobody_is_there() {
+    let Some(world) = World::new() else { return };
+    let scenario = "title = \"t\"\ntraffic = { frame_size = 64, rate = \"1 kpps\" }\ndut = { kind = \"external\" }\n\
+                    dpdk = { eal = [\"-d\", \"/tmp/evil\\u001b[2K.so\"] }\n\
+                    [[client]]\nname = \"dpdk\"\nengine = \"dpdk\"\ntx = \"dpdk:net_ring0\"\nrx = \"dpdk:net_ring0\"\n";
+    let file = world.file("foreign.toml", scenario);
+    for command in ["compare", "sweep", "rfc2544", "monitor"] {
+        let parts = ["`-d /tmp/evil\\u001b[2K.so`", "nobody is there to confirm it: add --yes"];
+        refuses(&world, &[command, &file], &parts);
+    }
+}
+
+#[test]
 fn ports_that_are_none() {
     let Some(world) = World::new() else { return };
     world.succeeds(&["lab", "up", "p"]);

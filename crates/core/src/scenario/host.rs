@@ -43,6 +43,23 @@ pub struct HostSpec {
     pub others: Option<usize>,
 }
 
+/// An option's name and value: `--log-level=8`, `-n4`.
+fn parts(word: &str) -> (&str, &str) {
+    match word.split_once('=') {
+        Some(parts) if word.starts_with("--") => parts,
+        _ if word.starts_with("--") => (word, ""),
+        _ => word.split_at_checked(2).unwrap_or((word, "")),
+    }
+}
+
+fn is_harmless(option: &str, value: &str) -> bool {
+    if option == "--vdev" {
+        return value.is_empty()
+            || HARMLESS_DEVICES.iter().any(|device| value.starts_with(device)) && !value.contains('/');
+    }
+    HARMLESS.contains(&option) && !value.contains(['/', '='])
+}
+
 impl HostSpec {
     pub(super) fn is_default(&self) -> bool {
         *self == HostSpec::default()
@@ -59,7 +76,55 @@ pub struct DpdkSpec {
     pub eal: Vec<String>,
 }
 
+/// Options of EAL with values that name neither code nor files.
+const HARMLESS: [&str; 18] = [
+    "--allow",
+    "-a",
+    "--block",
+    "-b",
+    "--iova-mode",
+    "-l",
+    "--lcores",
+    "--legacy-mem",
+    "--log-level",
+    "-m",
+    "--main-lcore",
+    "--match-allocations",
+    "-n",
+    "--no-hpet",
+    "--no-pci",
+    "--no-telemetry",
+    "-r",
+    "--single-file-segments",
+];
+/// Virtual devices with arguments that don't, either.
+const HARMLESS_DEVICES: [&str; 4] = ["net_af_packet", "net_null", "net_ring", "net_tap"];
+
 impl DpdkSpec {
+    /// Arguments by which EAL could be made to load code or touch files (`-d`, `--vdev=net_pcap…`): all that aren't known not to.
+    pub fn could_run(&self) -> Vec<&str> {
+        let mut found = Vec::new();
+        // A word that is no option is the value of the one before.
+        let mut option = "";
+        for word in self.eal.iter().map(String::as_str) {
+            let value = if word.starts_with('-') {
+                let (name, value) = parts(word);
+                option = name;
+                value
+            } else {
+                word
+            };
+            if !is_harmless(option, value) {
+                // With its option, where that alone said nothing.
+                if !word.starts_with('-') && found.last() != Some(&option) && !option.is_empty() {
+                    found.push(option);
+                }
+                found.push(word);
+            }
+        }
+        found
+    }
+
     pub(super) fn is_default(&self) -> bool {
         *self == DpdkSpec::default()
     }
