@@ -146,7 +146,7 @@ fn show(run: Run) {
     let stored = StoredRun { histograms: Histograms::of(&[]), run };
     let _ = serde_json::to_string(&stored.run).unwrap();
     let _ = table(&stored.run, true);
-    html(&[stored.clone()]).unwrap();
+    html(std::slice::from_ref(&stored)).unwrap();
     html(&[stored.clone(), stored]).unwrap();
 }
 
