@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let start = start(args, &asked, &rig)?;
     let metrics = Arc::new(Mutex::new(Metrics::new(&start)));
     if let Some(address) = args.listen {
-        let address = metrics::serve(address, metrics.clone())?;
+        let address = metrics::serve(address, asked.beside()?, metrics.clone())?;
         complain(format_args!("usect: metrics are at http://{address}/metrics"));
     }
     let (log, before) = Log::open(&args.log)?;

@@ -25,6 +25,16 @@ impl Placement {
     }
 }
 
+/// The cores on which a scenario is measured.
+///
+/// Errors: as [`place`].
+pub fn measuring(scenario: &Scenario, online: &[usize]) -> Result<Vec<usize>, String> {
+    let Placement { sender, receiver, dut, dut_back, back } = place(scenario, online)?;
+    let pairs = scenario.clients.iter().flat_map(|client| &client.pairs).map(|pair| pair.core);
+    let back = scenario.traffic.both.then_some(back);
+    Ok([sender, receiver].into_iter().chain(dut).chain(dut_back).chain(back).chain(pairs).collect())
+}
+
 /// Chooses cores for a scenario among those that are there; what the user named is kept.
 ///
 /// The last core sends, because the first one takes most interrupts and housekeeping. A spinning DUT or

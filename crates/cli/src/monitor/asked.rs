@@ -1,6 +1,7 @@
 //! From flags to what is monitored, and when.
 
 use crate::args::{Monitor as Args, Shape};
+use crate::scrape;
 use crate::{asked, trains};
 use anyhow::{Result, bail};
 use jiff::SignedDuration;
@@ -12,6 +13,7 @@ use usect_core::port_name::Engine;
 use usect_core::scenario::{ClientSpec, Mode, Protocol, Scenario};
 use usect_core::trial::{Traffic, Trial};
 use usect_procedure::monitor::Calendar;
+use usect_rig::place;
 
 /// Frames before those that are measured in each interval: the first ones find everything cold.
 const WARMUP: u64 = 10;
@@ -41,6 +43,17 @@ pub(super) struct Convoys {
     pub(super) scenario: Scenario,
     warmup_frames: u64,
     frames: u64,
+}
+
+impl Asked {
+    /// The cores on which nothing of it is measured, convoys included; all, where there are no others.
+    pub(super) fn beside(&self) -> Result<Vec<usize>> {
+        let online = usect_lab::audit::online_cores();
+        let convoys = self.convoys.iter().map(|(convoys, _)| &convoys.scenario);
+        let each = std::iter::once(&self.latency).chain(convoys).map(|scenario| place::measuring(scenario, &online));
+        let measuring = each.collect::<Result<Vec<_>, String>>().map_err(anyhow::Error::msg)?.concat();
+        Ok(scrape::beside(&online, &measuring))
+    }
 }
 
 /// Checks all that can be checked before anything is opened.

@@ -35,10 +35,10 @@ pub(super) struct Metrics {
     dropped: u64,
 }
 
-/// Serves them.
-pub(super) fn serve(address: SocketAddr, metrics: Arc<Mutex<Metrics>>) -> Result<SocketAddr> {
+/// Serves them, on these cores.
+pub(super) fn serve(address: SocketAddr, cores: Vec<usize>, metrics: Arc<Mutex<Metrics>>) -> Result<SocketAddr> {
     let page = move || metrics.lock().expect("no holder panics").exposition();
-    Ok(Endpoint::listen(address, page)?.address())
+    Ok(Endpoint::listen(address, cores, page)?.address())
 }
 
 impl Metrics {
