@@ -2,6 +2,7 @@
 
 use crate::args::{Between, Compare, Measure, Protocol as ProtocolArgs, Sampling};
 use crate::confirm;
+use crate::memory;
 use crate::session::Session;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -101,6 +102,9 @@ pub(crate) fn measure(args: &Measure) -> Result<Session> {
     Session::new("measure", "measure".into(), timed(scenario, &args.protocol), &args.protocol.output)
 }
 
+/// What a kept sample takes in the end: 4 bytes in its trial, up to 8 among all, 4 in a copy that is sorted, and 8 as a figure of a batch
+/// of one.
+const BYTES_OF_A_SAMPLE: u64 = 24;
 /// Most samples of a trial that are kept.
 const MOST_SAMPLES: u64 = 1 << 24;
 
@@ -127,6 +131,12 @@ pub(crate) fn converge(within_ns: u64, with: &Sampling) -> Result<Session> {
             bail!("{frames} samples a run are too many to keep: {MOST_SAMPLES} are the most; use a shorter --duration");
         }
     }
+    // Later than the figures are read off, it would be too late.
+    memory::for_all(
+        &format!("keeping {all} samples, and working out how they settle,"),
+        all * BYTES_OF_A_SAMPLE,
+        "use fewer --runs or a shorter --duration",
+    )?;
     if within_ns == 0 {
         bail!("--within is above 0: no number of samples makes a figure exact");
     }

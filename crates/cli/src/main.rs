@@ -12,6 +12,7 @@ mod generate;
 mod host;
 mod lab;
 mod matrix;
+mod memory;
 mod monitor;
 mod progress;
 mod report;

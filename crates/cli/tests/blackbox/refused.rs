@@ -41,6 +41,17 @@ fn what_a_scenario_loads_into_dpdk_is_refused_where_nobody_is_there() {
 }
 
 #[test]
+fn a_log_that_memory_does_not_hold() {
+    let Some(world) = World::new() else { return };
+    let day = world.file("2026-11-21.jsonl", "");
+    // A terabyte of nothing, which takes no room.
+    fs::File::options().write(true).open(&day).unwrap().set_len(1 << 40).unwrap();
+    let folder = Path::new(&day).parent().unwrap();
+    let parts = ["1 days in 1099.5 GB, takes about 2199.0 GB of memory, and ", "copy the days that matter"];
+    refuses(&world, &["report", folder.to_str().unwrap()], &parts);
+}
+
+#[test]
 fn ports_that_are_none() {
     let Some(world) = World::new() else { return };
     world.succeeds(&["lab", "up", "p"]);

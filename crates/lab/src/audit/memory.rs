@@ -30,6 +30,13 @@ pub(super) fn audit(facts: &mut Environment) {
     }
 }
 
+/// Bytes of memory that programs may take before others are pushed out, where the kernel says so.
+pub fn available_bytes() -> Option<u64> {
+    let text = field("/proc/meminfo", "MemAvailable")?;
+    let kib: u64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
 /// `memory.hugepages.2048kB = 0 of 0 free`.
 fn huge_pages(facts: &mut Environment) {
     for size in names("/sys/kernel/mm/hugepages") {

@@ -17,6 +17,7 @@ mod waited;
 pub use cores::online_cores;
 pub use devices::management_interrupts;
 pub use interface::interface;
+pub use memory::available_bytes;
 pub(crate) use text::{chosen, coalescing};
 pub use times::CpuTimes;
 pub(crate) use times::TICKS;

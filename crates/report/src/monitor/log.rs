@@ -136,6 +136,17 @@ pub fn read(folder: &Path) -> Result<Vec<Entry>, StoreError> {
     read_files(&files(folder)?)
 }
 
+/// How many days a log has, and in how many bytes.
+///
+/// Errors: the folder can't be read.
+pub fn extent(folder: &Path) -> Result<(usize, u64), StoreError> {
+    let files = files(folder)?;
+    let bytes = files.iter().map(|path| {
+        fs::metadata(path).map(|file| file.len()).map_err(|reason| StoreError::Read { path: path.clone(), reason })
+    });
+    Ok((files.len(), bytes.sum::<Result<u64, StoreError>>()?))
+}
+
 fn day(at: Timestamp) -> jiff::civil::Date {
     at.to_zoned(TimeZone::UTC).date()
 }
