@@ -471,7 +471,8 @@ mod tests {
     /// Trains whose heads had these latencies: they are exact, where a histogram has buckets.
     fn measured(latencies: impl Iterator<Item = f64>) -> Measurement {
         let train = Train { length: 2, spacing_ns: 0, lead_ns: 0, heads_only: true };
-        let nothing = Seen { at_ns: 0, received: 2, head_ns: None, mean_ns: None, sent_ns: 0, arrived_ns: None };
+        let nothing =
+            Seen { at_ns: 0, received: 2, head_ns: None, mean_ns: None, sent_ns: 0, arrived_ns: None, counted: None };
         let seen = latencies.map(|ns| Seen { head_ns: Some(ns.round() as u64), ..nothing }).collect();
         Measurement { trains: Some(Trains { train, seen, runs: vec![0] }), ..Measurement::default() }
     }

@@ -95,9 +95,55 @@ struct Arrived {
     /// The earliest and latest arrival of its span.
     first: u64,
     last: u64,
+    batches: Batches,
 }
 
-const NOTHING: Arrived = Arrived { received: 0, stamped: 0, head_ns: None, sum_ns: 0, first: u64::MAX, last: 0 };
+const NOTHING: Arrived =
+    Arrived { received: 0, stamped: 0, head_ns: None, sum_ns: 0, first: u64::MAX, last: 0, batches: NO_BATCHES };
+
+/// Frames that were found together share a stamp, so that a pace is counted from the stamp of one batch to that of another: of
+/// the first that begins in the span, and of the last.
+#[derive(Debug, Clone, Copy)]
+struct Batches {
+    begin: u64,
+    end: u64,
+    /// Frames from `begin`, and those of them before `end`.
+    frames: u32,
+    before: u32,
+    /// The stamp of the present one, its frames, and those of the largest.
+    stamp: u64,
+    present: u32,
+    largest: u32,
+}
+
+const NO_BATCHES: Batches = Batches { begin: 0, end: 0, frames: 0, before: 0, stamp: 0, present: 0, largest: 0 };
+
+impl Batches {
+    #[inline]
+    fn arrived(&mut self, in_span: bool, at: u64) {
+        let is_new = at != self.stamp;
+        self.stamp = at;
+        if is_new && in_span && self.begin == 0 {
+            self.begin = at;
+        }
+        if self.begin == 0 {
+            return;
+        }
+        if is_new {
+            (self.end, self.before, self.present) = (at, self.frames, 0);
+        }
+        self.frames += 1;
+        self.present += 1;
+        self.largest = self.largest.max(self.present);
+    }
+
+    /// Where there are two at least.
+    fn counted(&self, ns: impl Fn(u64) -> u64) -> Option<Counted> {
+        let Batches { begin, end, before, largest, .. } = *self;
+        let ns = ns(end.saturating_sub(begin));
+        (before > 0 && ns > 0).then_some(Counted { frames: before, ns, batch: largest })
+    }
+}
 
 impl Arrivals {
     /// Of so many frames.
@@ -112,6 +158,7 @@ impl Arrivals {
         let (train, place) = (number / self.length, number % self.length);
         let Some(train) = self.trains.get_mut(train as usize) else { return false };
         train.received += 1;
+        train.batches.arrived(place >= self.from, at);
         if place >= self.from {
             train.first = train.first.min(at);
             train.last = train.last.max(at);
@@ -162,6 +209,29 @@ pub struct Seen {
     /// The span of its arrivals, where all of them arrived.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub arrived_ns: Option<u64>,
+    /// What tells its pace, where all of it arrived and not at once.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub counted: Option<Counted>,
+}
+
+/// Frames of a train that arrived from the first stamp of a batch to the first stamp of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Those frames; where the line was when either stamp was taken is known to within a batch.
+    pub frames: u32,
+    /// The time between those stamps, in nanoseconds.
+    pub ns: u64,
+    /// Frames of the largest batch.
+    pub batch: u32,
+}
+
+impl Counted {
+    /// Frames per second, from those that a batch less to those that a batch more would be.
+    fn pace(self) -> Bounded {
+        let rate = |frames: u32| f64::from(frames) * 1e9 / self.ns as f64;
+        let Counted { frames, batch, .. } = self;
+        Bounded { value: rate(frames), low: rate(frames.saturating_sub(batch)), high: rate(frames + batch) }
+    }
 }
 
 impl Trains {
@@ -175,6 +245,7 @@ impl Trains {
             mean_ns: (came.stamped > 1).then(|| came.sum_ns / u64::from(came.stamped)),
             sent_ns: ns(left.last.saturating_sub(left.first)),
             arrived_ns: (came.received == train.length).then(|| ns(came.last.saturating_sub(came.first))),
+            counted: came.batches.counted(&ns).filter(|_| came.received == train.length),
         };
         // The last one may have been interrupted, and then what didn't leave isn't lost.
         let whole = sent.trains.len() - usize::from(sent.place > 0 && !sent.trains.is_empty());
@@ -239,8 +310,11 @@ pub struct TrainsRecord {
     pub whole: u64,
     /// Latency of the heads, in nanoseconds: its median.
     pub head_ns: Option<Bounded>,
-    /// Frames per second of the arriving trains: the median of the whole ones.
+    /// Frames per second of the arriving trains: the median of the whole ones, with an interval that is wider by a batch.
     pub capacity: Option<Bounded>,
+    /// Frames of the largest batch: so many share a stamp.
+    #[serde(default)]
+    pub batch: u32,
     /// Frames per second of the departing trains: their median.
     pub offered: Option<Bounded>,
     /// Whether trains arrived as fast as they were sent, so that the path may have more than `capacity`.
@@ -264,16 +338,17 @@ impl TrainsRecord {
     pub fn of(trains: &Trains) -> TrainsRecord {
         let Trains { train, seen, .. } = trains;
         let gaps = f64::from(train.length - 1 - from(train));
-        let rate = |ns: u64| gaps * 1e9 / ns as f64;
-        let rates = |spans: Vec<u64>| stats::median(spans.into_iter().filter(|&ns| ns > 0).map(rate).collect());
-        let capacity = rates(seen.iter().filter_map(|s| s.arrived_ns).collect());
-        let offered = rates(seen.iter().map(|s| s.sent_ns).collect());
+        let sent = seen.iter().map(|s| s.sent_ns).filter(|&ns| ns > 0);
+        let offered = stats::median(sent.map(|ns| gaps * 1e9 / ns as f64).collect());
+        let counted: Vec<Counted> = seen.iter().filter_map(|s| s.counted).collect();
+        let capacity = capacity(&counted);
         let lost: Vec<u64> = seen.iter().map(|s| u64::from(train.length.saturating_sub(s.received))).collect();
         TrainsRecord {
             trains: seen.len() as u64,
             whole: seen.iter().filter(|s| s.received == train.length).count() as u64,
             head_ns: trains.head_ns(),
             capacity,
+            batch: counted.iter().map(|counted| counted.batch).max().unwrap_or(0),
             offered,
             sender_bound: capacity.zip(offered).is_some_and(|(c, o)| c.value >= AS_SENT * o.value),
             loss: stats::share_of_groups(&lost, u64::from(train.length)),
@@ -290,6 +365,13 @@ impl TrainsRecord {
         let bytes = [size.without_fcs() as u64, u64::from(size.with_fcs()), line];
         Some(bytes.map(|bytes| capacity.times(bytes as f64 * 8.0)))
     }
+}
+
+/// The median pace of trains. Each has its count to within a batch, all of them perhaps to the same side.
+fn capacity(counted: &[Counted]) -> Option<Bounded> {
+    let median = |of: fn(Bounded) -> f64| stats::median(counted.iter().map(|counted| of(counted.pace())).collect());
+    let (least, pace, most) = (median(|pace| pace.low)?, median(|pace| pace.value)?, median(|pace| pace.high)?);
+    Some(Bounded { value: pace.value, low: least.low, high: most.high })
 }
 
 #[cfg(test)]
@@ -333,6 +415,31 @@ mod tests {
         assert_eq!(trains.seen[3], Seen { at_ns: 3_000_000, mean_ns: None, ..trains.seen[3] });
         let [frames, with_fcs, line] = record.bits(FrameSize::MIN).unwrap().map(|b| b.value / 1e9);
         assert!((frames - 7.164).abs() < 0.001 && (with_fcs - 7.642).abs() < 0.001 && (line - 10.03).abs() < 0.001);
+    }
+
+    #[test]
+    fn a_capacity_is_above_the_line_by_no_more_than_its_interval() {
+        // A line that takes 1,230 ns for a frame, and a receiver that looks every so often: what it finds together shares a stamp.
+        const LINE: u64 = 1_230;
+        let train = |look: u64| {
+            trains(convoy(), move |number, received| {
+                let (t, place) = (u64::from(number / 100), u64::from(number % 100));
+                let came = t * 1_000_000 + place * LINE + t * 137;
+                received.arrived(number, came.next_multiple_of(look));
+            })
+        };
+        let line = 1e9 / LINE as f64;
+        for look in [50, 700, 1_230, 1_300, 2_000, 5_000, 12_345, 20_000] {
+            let capacity = TrainsRecord::of(&train(look)).capacity.unwrap();
+            assert!(capacity.low <= line && line <= capacity.high, "{look}: {capacity:?}, {line}");
+            assert!(
+                (capacity.value / line - 1.0).abs() < 0.01 + 0.02 * (look / LINE) as f64,
+                "{look}: {capacity:?}, {line}"
+            );
+        }
+        let record = TrainsRecord::of(&train(20_000));
+        assert_eq!(record.batch, 17);
+        assert_eq!(TrainsRecord::of(&train(500_000)).capacity, None, "all of a train at once");
     }
 
     #[test]
@@ -386,6 +493,7 @@ mod tests {
             mean_ns: None,
             sent_ns: 50,
             arrived_ns: Some(60),
+            counted: None,
         };
         let one = Trains { train, seen: (0..1_000).map(seen).collect(), runs: vec![0] };
         let found = TrainsRecord::of(&one).periodic.unwrap();
