@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use usect_testing::cases;
 
 const WIRE: &str = "{ kind = \"wire\" }";
 const TRAFFIC: &str = "{ frame_size = 64, rate = \"10 kpps\" }";
@@ -215,7 +216,13 @@ fn random(seed: u64) -> impl Iterator<Item = f64> {
 #[test]
 fn a_run_may_be_killed_at_any_moment() {
     let Some(world) = World::new() else { return };
-    let scenario = world.scenario("{ kind = \"forwarder\" }", TRAFFIC, CLIENTS);
+    for clients in cases(&[&["udp-polling", "kernel"][..], CLIENTS]) {
+        killed_at_any_moment(&world, clients);
+    }
+}
+
+fn killed_at_any_moment(world: &World, clients: &[&str]) {
+    let scenario = world.scenario("{ kind = \"forwarder\" }", TRAFFIC, clients);
     let args = ["compare", &scenario, "--warmup", "0", "--duration", "0.2", "--runs", "1"];
     let begun = Instant::now();
     world.succeeds(&args);
@@ -230,7 +237,8 @@ fn a_run_may_be_killed_at_any_moment() {
             world.assert_clean();
         } else {
             kill_both(&mut run);
-            recovered += usize::from(recovers(&world, tenth / 2));
+            recovered += usize::from(recovers(world, tenth / 2));
+            world.scenario("{ kind = \"forwarder\" }", TRAFFIC, clients);
         }
         let status = run.end();
         assert!(status.signal() == Some(9) || status.success(), "{status}: {}", run.printed());
@@ -251,9 +259,7 @@ fn recovers(world: &World, round: usize) -> bool {
         up
     } else {
         let scenario = world.scenario(WIRE, TRAFFIC, &["kernel"]);
-        let done = world.succeeds(&["compare", &scenario, "--warmup", "0", "--duration", "0.05", "--runs", "1"]);
-        world.scenario("{ kind = \"forwarder\" }", TRAFFIC, CLIENTS);
-        done
+        world.succeeds(&["compare", &scenario, "--warmup", "0", "--duration", "0.05", "--runs", "1"])
     };
     assert_eq!(done.stderr.contains("left when it was killed"), left, "{done:?}");
     world.assert_clean();

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command};
 use usect_core::matrix::{Became, Measured};
-use usect_testing::skip;
+use usect_testing::{cases, skip};
 
 /// Two hosts, of which usect doesn't know that they are one.
 struct Hosts {
@@ -173,14 +173,29 @@ fn a_matrix_is_measured_between_two_hosts_over_ssh() {
     let Some(mut hosts) = Hosts::new() else { return };
     let Some(inventory) = hosts.sshd() else { return };
     let before = hosts.settings();
-    let file = hosts.matrix(
-        "offloads = [\"tx on sg on tso on gso on gro on\", \"tso off gso off gro off\"]\nqueue = [\"pfifo limit 500\"]\nmtu = [1400]\npath = [\"direct\", \"bridge\"]\n\
-         load = [\"none\", \"tcp\", \"udp 20M\"]\ndirection = [\"forward\", \"back\"]",
-    );
-    hosts.world.succeeds(&["matrix", &file, "--quick", "--inventory", &inventory]);
-    let measured = measured(&hosts);
+    let all = ["\"tso off gso off gro off\"", "\"tx on sg on tso on gso on gro on\", \"tso off gso off gro off\""];
+    for (offloads, levels) in cases(&all).iter().zip(1..) {
+        measured_over_ssh(&hosts, &inventory, (offloads, levels));
+    }
+    assert_eq!(hosts.settings(), before);
+    hosts.assert_far_clean();
+    // Nobody listens there.
+    let file = hosts.matrix("load = [\"none\"]");
+    let refused = fs::read_to_string(&inventory).unwrap().replace("=2222", "=2223");
+    let refused = hosts.world.file("refused.ini", &refused);
+    let sentence = hosts.world.refuses(&["matrix", &file, "--quick", "--inventory", &refused]);
+    assert!(sentence.starts_with("usect: beta: ssh: connect to host") && sentence.contains("refused"), "{sentence}");
+}
+
+fn measured_over_ssh(hosts: &Hosts, inventory: &str, (offloads, levels): (&str, usize)) {
+    let file = hosts.matrix(&format!(
+        "offloads = [{offloads}]\nqueue = [\"pfifo limit 500\"]\nmtu = [1400]\npath = [\"direct\", \"bridge\"]\n\
+         load = [\"none\", \"tcp\", \"udp 20M\"]\ndirection = [\"forward\", \"back\"]"
+    ));
+    hosts.world.succeeds(&["matrix", &file, "--quick", "--inventory", inventory]);
+    let measured = measured(hosts);
     assert_eq!(measured.ends, ["alpha, t0@lab-tx, 198.18.0.1", "beta, r0, 198.18.0.2"]);
-    assert_eq!(measured.trials.len(), 2 * 2 * 5);
+    assert_eq!(measured.trials.len(), levels * 2 * 5);
     for tried in &measured.trials {
         let label = measured.matrix.label(&tried.turn.cell);
         if label.contains("bridge") {
@@ -208,13 +223,6 @@ fn a_matrix_is_measured_between_two_hosts_over_ssh() {
     }
     let run = hosts.world.newest_run().0;
     assert!(run.header.environment.get("far.kernel.release").is_some(), "{:?}", run.header.environment);
-    assert_eq!(hosts.settings(), before);
-    hosts.assert_far_clean();
-    // Nobody listens there.
-    let refused = fs::read_to_string(&inventory).unwrap().replace("=2222", "=2223");
-    let refused = hosts.world.file("refused.ini", &refused);
-    let sentence = hosts.world.refuses(&["matrix", &file, "--quick", "--inventory", &refused]);
-    assert!(sentence.starts_with("usect: beta: ssh: connect to host") && sentence.contains("refused"), "{sentence}");
 }
 
 #[test]

@@ -21,7 +21,8 @@ fn hangs() -> Duration {
 }
 
 /// Names of the eBPF programs that usect loads.
-const PROGRAMS: &[&str] = &["arrivals", "generate", "receive", "reflect", "tap", "to_socket", "forward", "gaps"];
+const PROGRAMS: &[&str] =
+    &["arrivals", "generate", "receive", "reflect", "tap", "to_socket", "forward", "gaps", "pass"];
 
 /// Every client there is, in the order in which scenarios here name them.
 pub(crate) const CLIENTS: &[&str] = &["udp-polling", "udp-blocking", "packet", "xdp", "dpdk", "kernel"];
