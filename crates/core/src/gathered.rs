@@ -111,8 +111,8 @@ impl Pooled {
 
     /// Why client and truth can't be compared, if they can't.
     pub(crate) fn doubt(&self) -> Option<String> {
-        let truth = self.truth.as_ref();
-        truth.and_then(|truth| self.missed(&truth.counts)).or_else(|| self.confused())
+        let missed = || self.missed(&self.truth.as_ref()?.counts);
+        self.confused().or_else(missed)
     }
 
     /// A tap sees every frame that the client sent and received, and no other.
@@ -134,17 +134,13 @@ impl Pooled {
         (truth.stale > 0).then(late)
     }
 
-    /// A table keyed by the 16-bit IP identification takes a frame that arrives after 65,536 others for its
-    /// successor, which then looks like a copy.
+    /// Numbers of 16 bits came round while frames were on their way, so that nothing has a latency.
     fn confused(&self) -> Option<String> {
-        // The truth has the same keys.
-        let seen_there = self.truth.as_ref().map_or(0, |truth| truth.counts.duplicates);
-        let (overwritten, copies) = (self.measured.overwritten, self.measured.counts.duplicates.max(seen_there));
-        let both = overwritten > 0 && copies > 0;
-        both.then(|| {
+        let ambiguous = self.measured.ambiguous.max(self.truth.as_ref().map_or(0, |truth| truth.ambiguous));
+        (ambiguous > 0).then(|| {
             format!(
-                "{overwritten} frames were not in when their identification came round again, and {copies} copies \
-                 arrived: some may have been taken for others"
+                "{ambiguous} frames were not in when their 16-bit numbers came round again, or were copies: some may have been taken \
+                 for others, so no latency is given (numbers of 4 bytes don't come round)"
             )
         })
     }
@@ -250,9 +246,9 @@ mod tests {
 
     #[test]
     fn no_error_is_given_where_frames_may_have_been_taken_for_others() {
-        assert_eq!(doubt(|client, _| client.overwritten = 3), None, "lost ones look like that");
+        assert_eq!(doubt(|client, _| client.overwritten = 3), None, "of 32 bits, they are lost or stale");
         assert_eq!(doubt(|client, _| client.counts.duplicates = 3), None);
-        let confused = |client: &mut Measurement| (client.overwritten, client.counts.duplicates) = (3, 1);
-        assert!(doubt(|client, _| confused(client)).unwrap().contains("taken for others"));
+        assert!(doubt(|client, _| client.ambiguous = 3).unwrap().contains("taken for others"));
+        assert!(doubt(|_, truth| truth.ambiguous = 3).unwrap().contains("taken for others"));
     }
 }

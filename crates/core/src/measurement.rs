@@ -45,6 +45,9 @@ pub struct Measurement {
     /// Frames that were not in yet when a later one took their place in a table of stamps: lost, or so
     /// late that the table can't tell; 0 for clients without such a table.
     pub overwritten: u64,
+    /// Frames that may have been taken for others, because their numbers of 16 bits came round: where there are any, nothing has
+    /// a latency ([`Measurement::forget_latencies`]).
+    pub ambiguous: u64,
     /// Frames that reached the receiving port, warm-up and others' included, and found no room in its queue; absent
     /// where nobody counts them.
     pub overruns: Option<u64>,
@@ -132,7 +135,29 @@ impl Measurement {
         self.silence_ns = self.silence_ns.max(other.silence_ns);
         self.unattributed += other.unattributed;
         self.overwritten += other.overwritten;
+        self.ambiguous += other.ambiguous;
         self.overruns = self.overruns.zip(other.overruns).map(|(own, more)| own + more);
+        // To leave out the trials in which frames were late would flatter.
+        if self.ambiguous > 0 {
+            self.forget_latencies();
+        }
+    }
+
+    /// Takes every latency back, and leaves the counts.
+    pub fn forget_latencies(&mut self) {
+        self.latency = Histogram::default();
+        self.touched = Histogram::default();
+        self.scheduled = self.scheduled.as_ref().map(|_| Histogram::default());
+        self.stages = None;
+        self.samples.clear();
+        self.tagged.clear();
+        self.series.clear();
+        let heads = self.trains.iter_mut().flat_map(|trains| &mut trains.seen);
+        heads.for_each(|seen| (seen.head_ns, seen.mean_ns) = (None, None));
+        self.counts.stamped = 0;
+        for stream in &mut self.streams {
+            (stream.latency, stream.counts.stamped) = (Histogram::default(), 0);
+        }
     }
 }
 
@@ -163,6 +188,15 @@ mod tests {
         assert!(error.to_string().contains("2 latencies, 1 touched, 2 not"), "{error}");
         let unstamped = Measurement { counts: Counts::default(), ..measured(&[900], &[]) };
         assert!(unstamped.balance().is_err());
+    }
+
+    #[test]
+    fn what_is_ambiguous_has_no_latency_also_where_it_is_pooled() {
+        let mut pooled = measured(&[900, 20_000], &[20_000]);
+        pooled.pool(&Measurement { ambiguous: 3, ..measured(&[700], &[]) });
+        pooled.balance().unwrap();
+        assert_eq!((pooled.latency.samples(), pooled.counts.received, pooled.counts.stamped), (0, 3, 0));
+        assert!(crate::stats::estimates(&pooled.latency).iter().all(|estimate| estimate.value.is_none()));
     }
 
     #[test]

@@ -215,6 +215,10 @@ pub struct Record {
     pub unattributed: u64,
     /// Frames that were not in yet when a later one took their place in the table of stamps.
     pub overwritten: u64,
+    /// Frames that may have been taken for others, because their numbers of 16 bits came round; where there are any, nothing has
+    /// a latency.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ambiguous: u64,
     /// Frames that reached the receiving port and that its queue dropped, warm-up and others' included: for want of room, and
     /// sockets also for a bad checksum; absent where nobody counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -223,6 +227,10 @@ pub struct Record {
     pub series: Vec<Point>,
     /// What a reader should know of how it was measured.
     pub notes: Vec<String>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Latency of the frames that were picked out, in nanoseconds.
@@ -312,6 +320,7 @@ impl Record {
             stalls: m.stalls.clone(),
             unattributed: m.unattributed,
             overwritten: m.overwritten,
+            ambiguous: m.ambiguous,
             overruns: m.overruns,
             series: m.series.clone(),
             notes: m.notes.clone(),

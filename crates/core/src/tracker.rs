@@ -85,6 +85,14 @@ impl Counts {
         (self.received > 0).then(|| self.stamped as f64 / self.received as f64)
     }
 
+    /// Frames that may have been taken for others where numbers have 16 bits and `overwritten` frames were not in when theirs came
+    /// round. None where no number did; and none where every frame was in by then and nothing arrived twice: the first frame to
+    /// be taken for another would have had its own place still.
+    pub fn confusable(&self, overwritten: u64) -> u64 {
+        let came_round = self.warmup_sent + self.sent > 1 << 16;
+        if came_round { overwritten + self.duplicates } else { 0 }
+    }
+
     /// Adds another trial's counts, for pooling.
     pub fn add(&mut self, other: &Counts) {
         let mine = [
@@ -477,6 +485,28 @@ mod tests {
     }
 
     proptest! {
+        /// A table keyed by two bits, of frames that are lost or late by up to three rounds: none is taken for another unless
+        /// some were not in when their number came round.
+        #[test]
+        fn no_frame_is_taken_for_another_where_none_was_overwritten(delays in proptest::collection::vec(proptest::option::weighted(0.95, 0_usize..12), 1..80)) {
+            const PLACES: usize = 4;
+            let (mut places, mut overwritten, mut confused) = ([None::<(usize, bool)>; PLACES], 0, false);
+            for now in 0..delays.len() + 12 {
+                if now < delays.len() {
+                    overwritten += u64::from(places[now % PLACES].is_some_and(|(_, arrived)| !arrived));
+                    places[now % PLACES] = Some((now, false));
+                }
+                let arrive = |sent: &usize| delays.get(*sent).copied().flatten().is_some_and(|delay| sent + delay == now);
+                for sent in (0..=now).filter(arrive) {
+                    let place = places[sent % PLACES].as_mut().unwrap();
+                    confused |= place.0 != sent;
+                    place.1 = true;
+                }
+            }
+            let counts = Counts { sent: 1 << 17, ..Counts::default() };
+            prop_assert!(!confused || counts.confusable(overwritten) > 0);
+        }
+
         /// Damaged numbers anywhere cost no more than their own frames, and those that they are taken for.
         #[test]
         fn damaged_numbers_are_in_one_class_each(

@@ -257,7 +257,10 @@ impl<T: Transmit, R: Receive> Client for PacketClient<T, R> {
         };
         self.sent = self.sent.wrapping_add((ends.sent.warmup + ends.sent.measured) as u32);
         let mut outcome = outcome(&self.live, &plan, ends, &control.bridge())?;
-        outcome.measurement.overwritten = plan.overwritten();
+        let measurement = &mut outcome.measurement;
+        measurement.overwritten = plan.overwritten();
+        measurement.ambiguous =
+            if plan.comes_round() { measurement.counts.confusable(measurement.overwritten) } else { 0 };
         outcome.measurement.overruns = self.rx.overruns().zip(overruns).map(|(now, before)| now.saturating_sub(before));
         let (sending, receiving) = (&self.tx.caps().note, &self.rx.caps().note);
         // What receives often says all that what sends does, and more.

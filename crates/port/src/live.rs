@@ -166,8 +166,12 @@ impl Plan {
 
     /// Frames that were not in when another took their number; 0 where numbers don't come round.
     pub(crate) fn overwritten(&self) -> u64 {
-        let comes_round = matches!(self.sent.tag(), Tag::Number { width: 2, .. });
-        self.departures.as_ref().filter(|_| comes_round).map_or(0, Numbered::overwritten)
+        self.departures.as_ref().filter(|_| self.comes_round()).map_or(0, Numbered::overwritten)
+    }
+
+    /// Whether frames have numbers of 16 bits.
+    pub(crate) fn comes_round(&self) -> bool {
+        matches!(self.sent.tag(), Tag::Number { width: 2, .. })
     }
 
     /// Bytes of what is handed to the port.
@@ -186,3 +190,35 @@ const AT: usize = 0;
 const LATENESS: usize = 1;
 /// Written by the receiving thread.
 const ARRIVED: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddrV4;
+    use usect_core::frame::{Endpoint, Flow, FrameSize};
+    use usect_core::frame_spec::FrameSpec;
+    use usect_core::rate::Rate;
+    use usect_core::tracker::Counts;
+
+    #[test]
+    fn a_frame_that_is_later_than_numbers_last_is_no_quiet_success() {
+        let end =
+            |n: u8| Endpoint { mac: [2, 0, 0, 0, 0, n], address: SocketAddrV4::new([198, 18, 0, n].into(), 9000) };
+        let flow = Flow { source: end(1), destination: end(2) };
+        let spec: FrameSpec = "signature = \"identification\"".parse().unwrap();
+        let template = Template::new(&spec, FrameSize::MIN, &flow).unwrap();
+        let traffic = Traffic::evenly(FrameSize::MIN, Rate::per_second(1_000_000).unwrap(), 70_000);
+        let plan = Plan::new(template.clone(), template.clone(), traffic, true);
+        let sent = |index: u64| {
+            let mut frame = template.bytes(0).to_vec();
+            plan.write(&mut frame, index, Departure { at: 1_000 * (index + 1), lateness_ns: 0 });
+            frame
+        };
+        let late = sent(0);
+        let read = |frame: &[u8]| plan.read(frame).unwrap().sequence;
+        (1..=1 << 16).for_each(|index| assert_eq!(read(&sent(index)), index as u32));
+        assert_eq!(read(&late), 1 << 16, "the frame that has its number now");
+        let counts = Counts { sent: 70_000, ..Counts::default() };
+        assert_eq!((plan.overwritten(), counts.confusable(plan.overwritten())), (1, 1));
+    }
+}

@@ -316,6 +316,7 @@ fn restored(record: &TrialRecord, folder: &Path, samples: &mut u64) -> Result<Tr
         stalls: seen.stalls.clone(),
         unattributed: seen.unattributed,
         overwritten: seen.overwritten,
+        ambiguous: seen.ambiguous,
         overruns: seen.overruns,
         series: seen.series.clone(),
         notes: seen.notes.clone(),

@@ -10,10 +10,11 @@ use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use usect_core::frame::Endpoint;
+use usect_core::frame::{Endpoint, HEADERS};
 use usect_core::measurement::{Measurement, Pace};
 use usect_core::port_name::Engine;
 use usect_core::scenario::{DutSpec, SpoolSpec, Stamp, Wait};
+use usect_core::series::Point;
 use usect_core::stall::{self, Span, SpanLog, Watched};
 use usect_core::suite::Benchmark;
 use usect_core::template::{Tag, Template};
@@ -27,8 +28,6 @@ use usect_port::mem::{self, MemPort};
 use usect_port::{Beside, ClientError, Port, Receive, Route, Take, Transmit};
 use usect_xdp::tap::{Cut, Tap, Wiretap};
 
-/// Where the identification stands in a plain frame.
-const IPV4_IDENTIFICATION: usize = 18;
 /// Largest frame that passes the lab's taps, without FCS.
 const LARGEST_XDP: usize = 3520;
 
@@ -59,15 +58,13 @@ pub(crate) fn run(rig: &Rig, trial: &Trial, progress: &mut dyn FnMut(&Progress))
     let others = report.watches.into_iter().chain(reflected.watches);
     watched.extend(others.map(|w| w.watch.finish(w.thread, w.core, &bridge)));
     let mut client = outcome.measurement;
-    attribute(&mut client, &outcome.slow, &watched);
+    attribute(&mut client, &outcome.slow, &watched, series.0);
     client.balance()?;
-    client.series = series.0;
     let one_way = !trial.traffic.mode.returns();
     let seen = tap.map(Tap::finish).or_else(|| Some(imposed(report.imposed?, &bridge)).filter(|_| one_way));
     let truth = seen.map(|(mut truth, slow)| {
-        attribute(&mut truth, &slow, &watched);
+        attribute(&mut truth, &slow, &watched, series.1);
         truth.balance()?;
-        truth.series = series.1;
         Ok::<_, RigError>(truth)
     });
     // A device that is reset may take its links along.
@@ -175,9 +172,8 @@ impl<'a> Standing<'a> {
             }
         }
         let mut client = outcome.measurement;
-        attribute(&mut client, &outcome.slow, &outcome.watched);
+        attribute(&mut client, &outcome.slow, &outcome.watched, series.0);
         client.balance()?;
-        client.series = series.0;
         Ok(client)
     }
 
@@ -214,7 +210,7 @@ impl<'a> Standing<'a> {
 /// What a client's run brought home.
 struct Measured {
     outcome: Outcome,
-    series: (Vec<usect_core::series::Point>, Vec<usect_core::series::Point>),
+    series: (Vec<Point>, Vec<Point>),
     bridge: usect_core::instant::Bridge,
 }
 
@@ -362,10 +358,10 @@ impl Making<'_> {
         })
     }
 
-    /// The kernel client keeps departures itself, and its frames carry their identification alone.
+    /// The kernel client keeps departures itself, and its frames carry their number alone, behind the headers.
     fn tag(&self, template: &Template) -> Tag {
-        let by_identification = Tag::Number { at: IPV4_IDENTIFICATION, width: 2 };
-        if self.trial.client.engine == Engine::Kernel { by_identification } else { template.tag() }
+        let number = Tag::Number { at: HEADERS, width: 4 };
+        if self.trial.client.engine == Engine::Kernel { number } else { template.tag() }
     }
 }
 
@@ -407,9 +403,13 @@ impl Drop for Ending<'_> {
 }
 
 /// Tells the samples that a stall of any watched thread touched from the others.
-fn attribute(measurement: &mut Measurement, slow: &SpanLog, watched: &[Watched]) {
+fn attribute(measurement: &mut Measurement, slow: &SpanLog, watched: &[Watched], series: Vec<Point>) {
     let stalls: Vec<Span> = watched.iter().flat_map(|w| w.log.spans()).copied().collect();
     measurement.touched.add(&stall::touched(slow.spans(), &stalls));
+    measurement.series = series;
+    if measurement.ambiguous > 0 {
+        measurement.forget_latencies();
+    }
     let lost_stalls: u64 = watched.iter().map(|w| w.log.dropped()).sum();
     // Where nobody watched, nothing is known to be touched or not.
     measurement.unattributed = if watched.is_empty() { 0 } else { slow.dropped() + lost_stalls };

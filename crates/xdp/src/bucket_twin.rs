@@ -22,7 +22,7 @@ mod tests {
         });
         for value in edges.chain([0, 1, 2047, 2048, buckets::HIGHEST_NS, buckets::HIGHEST_NS + 1, u64::MAX]) {
             loaded.state.probe_value.store(value, Relaxed);
-            sys::dry(loaded.probe_bucket.as_fd(), &[0; 64], LOOPBACK).unwrap();
+            sys::dry(loaded.probe_bucket.as_fd(), &[0; 64], LOOPBACK, 1).unwrap();
             assert_eq!(loaded.state.probe_index.load(Relaxed) as usize, buckets::index(value), "{value} ns");
         }
     }

@@ -1,6 +1,7 @@
 //! The in-kernel client (paper 001): frames are generated, paced, stamped and received in eBPF, the
-//! stamps are kept out of band in one array, keyed by the IP identification. No payload byte is
-//! touched, no kernel module is needed, and every frame is stamped.
+//! stamps are kept out of band in one array, keyed by the frame's number. Its low half is the IP identification, as in
+//! the paper, and the first four payload bytes are the whole of it, so that a late frame is never taken for its successor. No
+//! kernel module is needed, and every frame is stamped.
 
 use crate::error::XdpError;
 use crate::mapped::{Mapped, Shared};
@@ -206,7 +207,10 @@ impl KernelClient {
         let expected = if traffic.mode.returns() { flow.reversed() } else { flow };
         let loaded = Loaded::new(&Config { sent: flow, expected, traffic: traffic.clone() })?;
         let frame = Template::plain(&flow, traffic.frame_size);
-        let notes = vec!["payload not read: damage shows only in the IP header or the length".to_owned()];
+        let notes = vec![
+            "payload not read but for the frame's number: damage elsewhere shows only in the IP header or the length"
+                .to_owned(),
+        ];
         Ok(KernelClient { loaded, traffic, frame, tx, core, clock, links: Vec::new(), passes: Vec::new(), notes, stop })
     }
 
@@ -399,5 +403,48 @@ impl Client for KernelClient {
         // Nothing may arrive while the counts are read.
         self.links.clear();
         self.outcome()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usect_core::frame::FrameSize;
+    use usect_core::rate::Rate;
+
+    const ROUND: u32 = 1 << 16;
+
+    /// The frame with a number, as it leaves.
+    fn frame(flow: &Flow, number: u32) -> Vec<u8> {
+        let mut frame = Template::plain(flow, FrameSize::MIN);
+        frame[18..20].copy_from_slice(&(number as u16).to_be_bytes());
+        frame[24..26].copy_from_slice(&[0, 0]);
+        let sum = internet_checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        frame[HEADERS..HEADERS + 4].copy_from_slice(&number.to_be_bytes());
+        frame
+    }
+
+    #[test]
+    fn a_frame_that_is_late_by_a_round_is_not_taken_for_its_successor() {
+        if !usect_testing::root() {
+            return;
+        }
+        let mut config = Config::for_test();
+        config.traffic = Traffic::evenly(FrameSize::MIN, Rate::per_second(1_000_000_000).unwrap(), 100_000);
+        config.traffic.warmup_frames = 0;
+        let loaded = Loaded::new(&config).expect("root may load eBPF");
+        let flow = config.sent;
+        sys::dry(loaded.generate.as_fd(), &frame(&flow, 0), 1, ROUND + 1).unwrap();
+        let arrives = |frame: &[u8]| sys::dry(loaded.receive.as_fd(), frame, 1, 1).unwrap();
+        arrives(&frame(&flow, 0));
+        arrives(&frame(&flow, ROUND));
+        let mut damaged = frame(&flow, 7);
+        damaged[HEADERS + 3] ^= 1;
+        arrives(&damaged);
+        let counts = loaded.state.stamps.counts(0);
+        counts.balance().unwrap();
+        assert_eq!(counts.sent, u64::from(ROUND) + 1);
+        assert_eq!((counts.received, counts.stale, counts.duplicates, counts.corrupted), (1, 1, 0, 1), "{counts:?}");
     }
 }

@@ -90,9 +90,9 @@ pub(crate) fn run(program: BorrowedFd<'_>) -> io::Result<()> {
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
 }
 
-/// Runs `program` once on a frame that seems to arrive at an interface of the calling thread's namespace, and goes nowhere.
+/// Runs `program` so often on a frame that seems to arrive at an interface of the calling thread's namespace, and goes nowhere.
 #[cfg(test)]
-pub(crate) fn dry(program: BorrowedFd<'_>, frame: &[u8], ingress: u32) -> io::Result<()> {
+pub(crate) fn dry(program: BorrowedFd<'_>, frame: &[u8], ingress: u32, repeat: u32) -> io::Result<()> {
     let mut context =
         libbpf_sys::xdp_md { data_end: frame.len() as u32, ingress_ifindex: ingress, ..libbpf_sys::xdp_md::default() };
     let mut options = libbpf_sys::bpf_test_run_opts {
@@ -101,7 +101,7 @@ pub(crate) fn dry(program: BorrowedFd<'_>, frame: &[u8], ingress: u32) -> io::Re
         data_size_in: frame.len() as u32,
         ctx_in: (&raw mut context).cast(),
         ctx_size_in: size_of_val(&context) as u32,
-        repeat: 1,
+        repeat: repeat as i32,
         ..libbpf_sys::bpf_test_run_opts::default()
     };
     // SAFETY: as above.

@@ -94,6 +94,8 @@ pub struct Tap {
     links: Vec<OwnedFd>,
     state: Arc<Mapped<State>>,
     measure_from: u64,
+    /// Whether frames have numbers of 16 bits.
+    comes_round: bool,
 }
 
 impl Tap {
@@ -106,7 +108,8 @@ impl Tap {
         };
         let cuts = [Some(what.near), what.far].into_iter().flatten();
         let links = cuts.flat_map(|cut| [cut.left, cut.right]).map(attach).collect::<Result<_, _>>()?;
-        Ok(Tap { links, state, measure_from: what.measure_from })
+        let comes_round = matches!(what.tag, Tag::Number { width: 2, .. });
+        Ok(Tap { links, state, measure_from: what.measure_from, comes_round })
     }
 
     /// A window on what it sees.
@@ -124,10 +127,12 @@ impl Tap {
         // Nothing may arrive while the counts are read.
         drop(self.links);
         let stamps = &self.state.stamps;
+        let (counts, overwritten) = (stamps.counts(self.measure_from), stamps.overwritten());
         let measurement = Measurement {
-            counts: stamps.counts(self.measure_from),
+            counts,
             latency: Histogram::from_counts(&stamps.latency()),
-            overwritten: stamps.overwritten(),
+            overwritten,
+            ambiguous: if self.comes_round { counts.confusable(overwritten) } else { 0 },
             notes: vec!["eBPF taps in the wires at both of the DUT's interfaces, every frame, CLOCK_MONOTONIC; payload not checked".into()],
             ..Measurement::default()
         };
@@ -201,7 +206,7 @@ mod tests {
             let mut frame = [0; 64];
             frame[0] = way;
             frame[2..2 + number.len()].copy_from_slice(number);
-            sys::dry(self.program.as_fd(), &frame, 1).unwrap();
+            sys::dry(self.program.as_fd(), &frame, 1, 1).unwrap();
         }
 
         fn counts(&self) -> Counts {
@@ -235,5 +240,28 @@ mod tests {
         counts.balance().unwrap();
         let seen = (counts.warmup_sent, counts.warmup_arrivals, counts.sent, counts.received, counts.foreign);
         assert_eq!(seen, (60, 59, 40, 40, 1), "{counts:?}");
+    }
+    #[test]
+    fn a_frame_that_is_later_than_numbers_last_makes_a_truth_ambiguous() {
+        if !usect_testing::root() {
+            return;
+        }
+        let delayed = |width: usize| {
+            let dry = Dry::new(width, 0, 100_000);
+            let number = |n: u32| n.to_be_bytes()[4 - width..].to_vec();
+            for n in 0..=1 << 16 {
+                dry.sees(ENTERS, &number(n));
+                if n > 0 && n < 1 << 16 {
+                    dry.sees(LEAVES, &number(n));
+                }
+            }
+            dry.sees(LEAVES, &number(0));
+            dry.sees(LEAVES, &number(1 << 16));
+            Tap { links: Vec::new(), state: dry.state, measure_from: 0, comes_round: width == 2 }.finish().0
+        };
+        let short = delayed(2);
+        assert_eq!((short.counts.received, short.counts.duplicates, short.ambiguous), (1 << 16, 1, 2));
+        let long = delayed(4);
+        assert_eq!((long.counts.received, long.counts.stale, long.ambiguous), (1 << 16, 1, 0));
     }
 }

@@ -44,7 +44,7 @@ fn losses_copies_and_swaps_are_counted_exactly() {
 
 /// The forwarder flips a bit of the last byte of the payload. The kernel's stack finds the UDP checksum
 /// wrong and drops the datagram: lost to a socket. Clients of frames see the frame, and that it is damaged.
-/// The in-kernel client and the taps look at headers only, by design: to them it arrived.
+/// The in-kernel client and the taps look at headers and number only, by design: to them it arrived.
 #[test]
 fn damage_is_seen_by_those_who_look() {
     let Some(world) = World::new() else { return };

@@ -193,6 +193,7 @@ fn measurement(dice: &mut Dice, shape: &Shape, tapped: bool) -> Measurement {
         stalls: if shape.spins { vec![stalls(dice, "sender", 0), stalls(dice, "receiver", 1)] } else { Vec::new() },
         unattributed: 0,
         overwritten: 0,
+        ambiguous: 0,
         overruns: None,
         series: series(dice, shape, median),
         notes: if shape.name == "xdp" && !tapped { vec!["AF_XDP in copy mode".to_owned()] } else { Vec::new() },

@@ -3,11 +3,14 @@
  * The in-kernel client: `generate` is run by BPF_PROG_TEST_RUN with live frames, once per frame, waits
  * until the frame is due, stamps it out of band and sends it; `receive` sits at the receiver's interface
  * and reads the stamps; `reflect` sits there instead in round-trip mode; `pass` makes the far end of a veth take what
- * is sent here. No payload byte is touched.
+ * is sent here.
+ * Of the payload, the first four bytes are the frame's number.
  */
 #include "stamps.bpf.h"
 
 #define STALLS 65536
+/* Behind the headers: the frame's number, big endian. The identification alone would come round. */
+#define NUMBER 4
 /* Turns of the wait, about 25 ns each; user space sleeps through longer gaps. */
 #define PATIENCE (1 << 20)
 
@@ -104,17 +107,20 @@ static __always_inline __u16 fold(__u32 sum)
 }
 
 /* Frames are recycled with what the last path did to them: every byte of the headers is set. */
-static __always_inline int write_headers(struct xdp_md *ctx, __u16 id)
+static __always_inline int write_headers(struct xdp_md *ctx, __u32 number)
 {
 	__u8 *frame = (void *)(long)ctx->data;
+	__u16 id = number;
 
-	if (frame + HEADERS > (__u8 *)(long)ctx->data_end)
+	if (frame + HEADERS + NUMBER > (__u8 *)(long)ctx->data_end)
 		return -1;
 #pragma unroll
 	for (int i = 0; i < HEADERS; i += 2)
 		*(__u16 *)(frame + i) = *(const volatile __u16 *)(config.header + i);
 	*(__u16 *)(frame + 18) = bpf_htons(id);
 	*(__u16 *)(frame + 24) = bpf_htons(fold(config.checksum + id));
+	*(__u16 *)(frame + HEADERS) = bpf_htons(number >> 16);
+	*(__u16 *)(frame + HEADERS + 2) = bpf_htons(id);
 	return 0;
 }
 
@@ -159,6 +165,7 @@ int generate(struct xdp_md *ctx)
 	return XDP_TX;
 }
 
+/* The number and the identification are one. */
 static __always_inline int whole(const __u8 *frame, __u32 length)
 {
 	__u32 sum = 0;
@@ -166,7 +173,8 @@ static __always_inline int whole(const __u8 *frame, __u32 length)
 #pragma unroll
 	for (int i = 14; i < 34; i += 2)
 		sum += *(const __u16 *)(frame + i);
-	return length == config.length && fold(sum) == 0;
+	return length == config.length && fold(sum) == 0 &&
+	       *(const __u16 *)(frame + HEADERS + 2) == *(const __u16 *)(frame + 18);
 }
 
 SEC("xdp")
@@ -175,8 +183,9 @@ int receive(struct xdp_md *ctx)
 	__u64 now = bpf_ktime_get_ns();
 	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct flow expected = config.expected;
+	__u32 number;
 
-	if (frame + HEADERS > end || !owns(&expected, frame)) {
+	if (frame + HEADERS + NUMBER > end || !owns(&expected, frame)) {
 		bpf_tail_call(ctx, &behind, 0);
 		return XDP_PASS;
 	}
@@ -185,7 +194,8 @@ int receive(struct xdp_md *ctx)
 		count(&state.stamps.corrupted);
 		return XDP_DROP;
 	}
-	arrive(&state.stamps, bpf_ntohs(*(__u16 *)(frame + 18)), 0xffff, now, config.measure_from);
+	number = (__u32)bpf_ntohs(*(__u16 *)(frame + HEADERS)) << 16 | bpf_ntohs(*(__u16 *)(frame + HEADERS + 2));
+	arrive(&state.stamps, number, 0xffffffff, now, config.measure_from);
 	return XDP_DROP;
 }
 

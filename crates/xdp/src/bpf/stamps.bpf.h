@@ -97,8 +97,8 @@ static __always_inline void depart(struct stamps *s, __u64 sequence, __u64 now, 
 	s->departed++;
 }
 
-/* `known` has a bit set for each bit of `key` that the frame carries: 0xffff for an IP identification,
- * all ones for a whole sequence number. */
+/* `known` has a bit set for each bit of `key` that the frame carries: 0xffff for a number of two bytes,
+ * all ones for one of four. */
 static __always_inline void arrive(struct stamps *s, __u32 key, __u32 known, __u64 now, __u64 measure_from)
 {
 	struct slot *slot = &s->slots[key & (SLOTS - 1)];
