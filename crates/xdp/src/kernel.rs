@@ -217,9 +217,8 @@ impl KernelClient {
     /// Attaches the receiver to an interface of the calling thread's namespace: the receiver's one way,
     /// the sender's for a round trip.
     pub fn attach_receiver(&mut self, ifindex: u32) -> Result<(), XdpError> {
-        let (link, mode) = attach(&self.loaded.receive, "receiver", ifindex)?;
-        self.links.push(link);
-        self.notes.push(format!("in-kernel receiver, {mode} XDP"));
+        let attached = attach(&self.loaded.receive, "receiver", ifindex)?;
+        self.keep("receiver", attached);
         Ok(())
     }
 
@@ -240,10 +239,14 @@ impl KernelClient {
 
     /// Attaches the reflector of a round trip to an interface of the calling thread's namespace.
     pub fn attach_reflector(&mut self, ifindex: u32) -> Result<(), XdpError> {
-        let (link, mode) = attach(&self.loaded.reflect, "reflector", ifindex)?;
-        self.links.push(link);
-        self.notes.push(format!("in-kernel reflector, {mode} XDP"));
+        let attached = attach(&self.loaded.reflect, "reflector", ifindex)?;
+        self.keep("reflector", attached);
         Ok(())
+    }
+
+    fn keep(&mut self, role: &str, (link, mode): (OwnedFd, sys::XdpMode)) {
+        self.links.push(link);
+        self.notes.push(format!("in-kernel {role}, {mode} XDP"));
     }
 
     /// Attaches a program that passes everything to an interface of the calling thread's namespace, the far end of a veth, so

@@ -45,17 +45,6 @@ pub(super) struct Convoys {
     frames: u64,
 }
 
-impl Asked {
-    /// The cores on which nothing of it is measured, convoys included; all, where there are no others.
-    pub(super) fn beside(&self) -> Result<Vec<usize>> {
-        let online = usect_lab::audit::online_cores();
-        let convoys = self.convoys.iter().map(|(convoys, _)| &convoys.scenario);
-        let each = std::iter::once(&self.latency).chain(convoys).map(|scenario| place::measuring(scenario, &online));
-        let measuring = each.collect::<Result<Vec<_>, String>>().map_err(anyhow::Error::msg)?.concat();
-        Ok(scrape::beside(&online, &measuring))
-    }
-}
-
 /// Checks all that can be checked before anything is opened.
 pub(super) fn asked(args: &Args) -> Result<Asked> {
     let latency = latency(args)?;
@@ -142,6 +131,15 @@ fn check(scenario: &Scenario, step: u64) -> Result<()> {
 }
 
 impl Asked {
+    /// The cores on which nothing of it is measured, convoys included; all, where there are no others.
+    pub(super) fn beside(&self) -> Result<Vec<usize>> {
+        let online = usect_lab::audit::online_cores();
+        let convoys = self.convoys.iter().map(|(convoys, _)| &convoys.scenario);
+        let each = std::iter::once(&self.latency).chain(convoys).map(|scenario| place::measuring(scenario, &online));
+        let measuring = each.collect::<Result<Vec<_>, String>>().map_err(anyhow::Error::msg)?.concat();
+        Ok(scrape::beside(&online, &measuring))
+    }
+
     /// Its only client.
     fn client(&self) -> &ClientSpec {
         &self.latency.clients[0]
